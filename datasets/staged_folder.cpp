@@ -9,19 +9,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <exception>
-#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "data/threads.h"
 #include "datasets/files.h"
 #include "datasets/folder_listing.h"
 #include "trainer/error.h"
@@ -34,7 +31,6 @@ namespace fs = std::filesystem;
 // Several threads, because network file systems serve several requests at a time.
 constexpr int kNumThreads = 8;
 constexpr size_t kPartBytes = size_t{1} << 20;
-constexpr std::chrono::milliseconds kInterval{100};
 constexpr const char* kFiles = "files";
 constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kInUse = ".in_use";
@@ -125,39 +121,6 @@ void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
   }
 }
 
-// Calls work(index, buffer) for each file on several threads, and report() regularly. Throws the first error.
-template <class Work, class Report>
-void for_each_file(size_t num_files, const Work& work, const Report& report) {
-  std::atomic<size_t> next = 0;
-  std::atomic<size_t> num_done = 0;
-  std::mutex mutex;
-  std::exception_ptr error;  // guarded by the mutex
-  std::atomic<bool> failed = false;
-  const auto run = [&](const std::stop_token& stop) {
-    std::string buffer;
-    while (!stop.stop_requested() && !failed) {
-      const size_t index = next++;
-      if (index >= num_files) return;
-      try {
-        work(index, buffer);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failed.exchange(true)) error = std::current_exception();
-      }
-      ++num_done;
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < kNumThreads; ++i) threads.emplace_back(run);
-    while (num_done < num_files && !failed && stop_signal() == 0) {
-      report();
-      std::this_thread::sleep_for(kInterval);
-    }
-  }
-  if (failed) std::rethrow_exception(error);
-}
-
 void stop_if_requested(const fs::path& source) {
   if (stop_signal() != 0) throw Error("stopped on request while copying " + source.string(), ExitCode::kStopped);
 }
@@ -184,21 +147,22 @@ void copy_files(const FolderListing& source, const fs::path& target, Logger& log
   std::vector<uLong> checksums(source.files.size());
   std::atomic<uint64_t> num_copied = 0;
   uint64_t tenths = 0;
-  for_each_file(
-      source.files.size(),
-      [&](size_t i, std::string& buffer) {
-        const auto& [path, num_bytes, time] = source.files[i];
-        checksums[i] = copy_file(source.folder / path, target / path, num_bytes, buffer, num_copied);
-      },
-      [&] {
-        if (source.num_bytes == 0 || num_copied * 10 / source.num_bytes <= tenths) return;
-        tenths = num_copied * 10 / source.num_bytes;
-        logger.info("copied {} % of {}", tenths * 10, format_bytes(source.num_bytes));
-      });
+  const auto report = [&](size_t /*num_done*/) {
+    if (source.num_bytes > 0 && num_copied * 10 / source.num_bytes > tenths) {
+      tenths = num_copied * 10 / source.num_bytes;
+      logger.info("copied {} % of {}", tenths * 10, format_bytes(source.num_bytes));
+    }
+    return stop_signal() == 0;
+  };
+  data::for_each_in_threads<std::string>(source.files.size(), kNumThreads, report, [&](size_t i, std::string& buffer) {
+    const auto& [path, num_bytes, time] = source.files[i];
+    checksums[i] = copy_file(source.folder / path, target / path, num_bytes, buffer, num_copied);
+  });
   stop_if_requested(source.folder);
   flush_file_system(target);
-  for_each_file(
-      source.files.size(), [&](size_t i, std::string& buffer) { verify_file(target / source.files[i].path, checksums[i], buffer); }, [] {});
+  data::for_each_in_threads<std::string>(
+      source.files.size(), kNumThreads, [](size_t /*num_done*/) { return stop_signal() == 0; },
+      [&](size_t i, std::string& buffer) { verify_file(target / source.files[i].path, checksums[i], buffer); });
   stop_if_requested(source.folder);
 }
 

@@ -280,6 +280,12 @@ void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::p
   app.add_option(kConfig, config, "the experiment file (YAML); default: the experiment in the checkpoint")->type_name("FILE");
 }
 
+void add_checkpoint(CLI::App& app, std::string& checkpoint) {
+  app.add_option("--checkpoint", checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
+      ->required()
+      ->type_name("FILE|DIR");
+}
+
 void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta) {
   std::vector<std::string> names;
   for (const auto& [name, value] : config::kTtaChoices) names.push_back(name);

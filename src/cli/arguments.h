@@ -28,6 +28,9 @@ void add_experiment(CLI::App& app, config::ExperimentSource& source);
 // `--checkpoint FILE|DIR [--config FILE]`, for commands that use a network without training it.
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config);
 
+// `--checkpoint FILE|DIR`, for commands that need the experiment in it.
+void add_checkpoint(CLI::App& app, std::string& checkpoint);
+
 // `--tta none|flip|flip_and_shift`, in place of validation.tta.
 void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta);
 

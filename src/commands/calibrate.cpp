@@ -59,9 +59,7 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
       "No threshold can detect an image that shows none of the classes.",
       "trainer calibrate");
   auto& request = arguments.request;
-  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
-      ->required()
-      ->type_name("FILE|DIR");
+  cli::add_checkpoint(app, arguments.checkpoint);
   app.add_option("--data", request.data, "images of another data set, as in `trainer eval`")->type_name("DIR|FILE");
   auto* name =
       app.add_option(
@@ -203,9 +201,6 @@ ExitCode calibrate(const std::vector<std::string>& args) {
     std::optional<session::NetworkFile> file;
     session::RankContext context(process, [&](const config::Registries& registries) {
       file.emplace(path);
-      if (!file->has_experiment()) {
-        throw UsageError(fmt::format("{}: it holds weights but no experiment; give a checkpoint", file->path()));
-      }
       return session::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
     });
     return context.run([&] {

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/arguments.h"
-#include "cli/output.h"
 #include "commands/command.h"
 #include "commands/eval.h"
 #include "commands/run_set.h"
@@ -30,7 +29,7 @@ namespace fs = std::filesystem;
 using history::Json;
 
 RunSet parse_crossval_arguments(const std::vector<std::string>& args) {
-  RunSet set{.suffix = "_crossval"};
+  RunSet set{.name = "crossval"};
   int64_t num_folds = 5;
   CLI::App app(
       "Cross-validation: divides the training images into parts (folds); for each fold, trains once on the other folds and validates on "
@@ -45,7 +44,8 @@ RunSet parse_crossval_arguments(const std::vector<std::string>& args) {
     // The file may set validation_split, which cannot be given together with dataset.split.
     set.runs.push_back({.name = fmt::format("fold_{}", fold),
                         .overrides = {fmt::format("dataset.split.folds={}", num_folds), fmt::format("dataset.split.fold={}", fold),
-                                      "dataset.validation_split=0"}});
+                                      "dataset.validation_split=0"},
+                        .values = {{"dataset.split.fold", std::to_string(fold)}}});
   }
   return set;
 }
@@ -92,7 +92,7 @@ void check_divisions(const RunSet& set, const std::vector<std::string>& digests)
 
 // Combined results of all folds: the mean of each metric and its sample standard deviation, and the sum of the confusion matrices.
 Json join_folds(const RunSet& set) {
-  Json joined = {{"num_folds", set.runs.size()}, {"folds", Json::array()}};
+  Json classes;
   std::vector<std::vector<int64_t>> confusion;
   std::vector<Json> validations;
   for (const auto& run : set.runs) {
@@ -104,21 +104,17 @@ Json join_folds(const RunSet& set) {
                       "same command again",
                       folder.string()));
     }
-    joined["folds"].push_back({{"run", folder.string()},
-                               {"step", evaluation["step"]},
-                               {"num_samples", evaluation["num_samples"]},
-                               {"metrics", evaluation["metrics"]}});
     if (!evaluation.contains("confusion")) continue;
     const auto of_fold = evaluation["confusion"].get<std::vector<std::vector<int64_t>>>();
     confusion.resize(of_fold.size(), std::vector<int64_t>(of_fold.size()));
     for (size_t i = 0; i < of_fold.size(); ++i) std::ranges::transform(confusion[i], of_fold[i], confusion[i].begin(), std::plus());
-    joined["classes"] = Json::array();
-    for (const auto& one : evaluation["classes"]) joined["classes"].push_back(one["name"]);
+    classes = Json::array();
+    for (const auto& one : evaluation["classes"]) classes.push_back(one["name"]);
   }
-  auto [mean, deviation] = means_of(validations);
-  joined["mean"] = std::move(mean);
-  joined["deviation"] = std::move(deviation);
-  if (!confusion.empty()) joined["confusion"] = confusion;
+  const auto all = describe_runs(set, validations);
+  const auto& group = all["groups"][0];
+  Json joined = {{"num_folds", set.runs.size()}, {"folds", all["runs"]}, {"mean", group["mean"]}, {"deviation", group["deviation"]}};
+  if (!confusion.empty()) joined.update({{"classes", classes}, {"confusion", confusion}});
   return joined;
 }
 
@@ -148,18 +144,11 @@ ExitCode crossval(const std::vector<std::string>& args) {
   choose_folder(set);
   const auto digests = check_folds(set, *make_console_logger());
   check_divisions(set, digests);
-  train_all(set, [&] {
+  const auto results = [&] {
     check_divisions(set, digests);
-    const auto joined = join_folds(set);
-    const auto file = set.folder / "crossval.json";
-    write_file_atomically(file, joined.dump(2) + '\n');
-    if (set.prints_json) {
-      cli::print_json(joined);
-    } else {
-      print_folds(set, joined);
-      print("\nresults: {}; for curves: trainer report {}\n", file.string(), set.folder.string());
-    }
-  });
+    return join_folds(set);
+  };
+  train_all(set, results, [&](const Json& joined) { print_folds(set, joined); });
   return ExitCode::kDone;
 }
 

@@ -3,12 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <string_view>
 
 #include "config/experiment.h"
 #include "config/load.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
+
+// The page for --page, with the names of its parts in braces; embedded by CMake from audit_page.html.
+extern const std::string_view kAuditPage;
 
 struct AuditArguments {
   bool json = false;

@@ -76,9 +76,7 @@ struct ExportArguments {
 ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
   ExportArguments arguments;
   CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
-  app.add_option("--checkpoint", arguments.source, "the checkpoint, or a run directory, whose best.pt is used")
-      ->required()
-      ->type_name("FILE|DIR");
+  cli::add_checkpoint(app, arguments.source);
   app.add_option("--format", arguments.format,
                  "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others); default: by the "
                  "extension of --output, .onnx or .safetensors")

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/program.h"
 #include "base/text.h"
@@ -63,7 +64,7 @@ std::vector<std::string> overrides_of(const RunSet& set, const RunSet::Run& run)
 void add_run_set(CLI::App& app, RunSet& set, const std::string& folders) {
   app.add_option("--config", set.config, "the experiment file (YAML)")->required()->type_name("FILE");
   app.add_option("--run-dir", set.folder,
-                 fmt::format("the folder of the runs {}; default: <output_dir>/<experiment>{}", folders, set.suffix))
+                 fmt::format("the folder of the runs {}; default: <output_dir>/<experiment>_{}", folders, set.name))
       ->type_name("DIR");
   app.add_option("--nproc-per-node", set.num_processes, "processes of each run, as in `trainer launch`; default: one")
       ->check(CLI::PositiveNumber)
@@ -74,7 +75,7 @@ void add_run_set(CLI::App& app, RunSet& set, const std::string& folders) {
 void choose_folder(RunSet& set) {
   if (!set.folder.empty()) return;
   const auto experiment = config::load(set.config, set.overrides, session::registries_without_check());
-  set.folder = fs::path(experiment.output_dir) / (experiment.experiment + set.suffix);
+  set.folder = fs::path(experiment.output_dir) / (experiment.experiment + "_" + set.name);
 }
 
 config::Experiment load(const RunSet& set, const RunSet::Run& run) {
@@ -83,7 +84,7 @@ config::Experiment load(const RunSet& set, const RunSet::Run& run) {
   throw UsageError("validation.every_epochs and validation.every_steps are null, but this command compares validations; set one of them");
 }
 
-void train_all(const RunSet& set, const std::function<void()>& after_all) {
+void train_all(const RunSet& set, const std::function<Json()>& results, const std::function<void(const Json&)>& print_results) {
   const auto logger = make_console_logger();
   std::vector<std::string> failed;
   for (size_t i = 0; i < set.runs.size(); ++i) {
@@ -109,7 +110,15 @@ void train_all(const RunSet& set, const std::function<void()>& after_all) {
                             code == ExitCode::kUsage ? "" : "; after the problem is fixed, the same command continues"),
                 code);
   }
-  after_all();
+  const auto all = results();
+  const auto file = set.folder / (set.name + ".json");
+  write_file_atomically(file, all.dump(2) + '\n');
+  if (set.prints_json) {
+    cli::print_json(all);
+  } else {
+    print_results(all);
+    print("\nresults: {}; for curves: trainer report {}\n", file.string(), set.folder.string());
+  }
   if (failed.empty()) return;
   throw Error(fmt::format("{} of {} failed, for the reasons printed above: {}; the same command tries them again", failed.size(),
                           counted(set.runs.size(), "run"), join(failed, " ")));
@@ -121,6 +130,13 @@ Json best_validation(const fs::path& folder) {
   const auto& evaluation = run.best_evaluation.is_object() ? run.best_evaluation : run.evaluation;
   return evaluation.is_object() && evaluation.contains("metrics") ? evaluation : Json::object();
 }
+
+namespace {
+
+struct Means {
+  Json mean = Json::object();
+  Json deviation = Json::object();
+};
 
 Means means_of(const std::vector<Json>& validations) {
   std::vector<std::string> order;
@@ -143,6 +159,33 @@ Means means_of(const std::vector<Json>& validations) {
     if (all.size() > 1) means.deviation[name] = std::sqrt(squares / (count - 1));
   }
   return means;
+}
+
+}  // namespace
+
+Json describe_runs(const RunSet& set, const std::vector<Json>& validations) {
+  Json all = {{"runs", Json::array()}, {"groups", Json::array()}};
+  std::vector<std::map<std::string, std::string>> groups;  // the values without seed and fold
+  std::vector<std::vector<Json>> of_groups;
+  for (size_t i = 0; i < set.runs.size(); ++i) {
+    auto values = set.runs[i].values;
+    all["runs"].push_back({{"run", set.folder_of(set.runs[i]).string()},
+                           {"values", values},
+                           {"step", validations[i].value("step", Json())},
+                           {"num_samples", validations[i].value("num_samples", Json())},
+                           {"metrics", validations[i].value("metrics", Json::object())}});
+    for (const char* key : {"seed", "dataset.split.fold"}) values.erase(key);
+    const auto group = static_cast<size_t>(std::ranges::find(groups, values) - groups.begin());
+    if (group == groups.size()) groups.push_back(std::move(values));
+    of_groups.resize(groups.size());
+    if (!validations[i].empty()) of_groups[group].push_back(validations[i]);
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    auto [mean, deviation] = means_of(of_groups[i]);
+    all["groups"].push_back(
+        {{"values", groups[i]}, {"num_runs", of_groups[i].size()}, {"mean", std::move(mean)}, {"deviation", std::move(deviation)}});
+  }
+  return all;
 }
 
 void print_metrics(const std::string& title, const std::string& count, const std::vector<MetricsRow>& rows) {

@@ -19,10 +19,10 @@ struct RunSet {
   struct Run {
     std::string name;                                // of its folder
     std::vector<std::string> overrides;              // after those of the command line
-    std::map<std::string, std::string> values = {};  // of the keys that `trainer sweep` varies
+    std::map<std::string, std::string> values = {};  // of the keys that differ between the runs
   };
 
-  std::string suffix;                    // of the folder's default name
+  std::string name;                      // "sweep": of the file with the results, and in the folder's default name
   bool continues_after_failure = false;  // trains the other runs after one has failed, for example because its loss is not finite
   std::string config = {};
   std::vector<std::string> overrides = {};  // of all runs
@@ -42,19 +42,18 @@ void choose_folder(RunSet& set);
 // The experiment of a run. Throws UsageError, also if it has no validations, whose results are compared.
 config::Experiment load(const RunSet& set, const RunSet::Run& run);
 
-// Trains the runs one after another, each in its own process, which resumes its run if there is one. Throws Error after a stop request,
-// and when runs have failed; `after_all` is called before that unless the command ends at once.
-void train_all(const RunSet& set, const std::function<void()>& after_all);
+// Trains the runs one after another, each in its own process, which resumes its run if there is one. Then writes `results` to the set's
+// file, and prints them, as JSON or with `print_results`. Throws Error after a stop request, and when runs have failed; the results are
+// written and printed before that unless the command ends at once.
+void train_all(const RunSet& set, const std::function<history::Json()>& results,
+               const std::function<void(const history::Json&)>& print_results);
 
 // The best validation of a run, as written by it; an empty object if it has none.
 history::Json best_validation(const std::filesystem::path& folder);
 
-// The mean of each metric over these validations, and its sample standard deviation if it has several values.
-struct Means {
-  history::Json mean = history::Json::object();
-  history::Json deviation = history::Json::object();
-};
-Means means_of(const std::vector<history::Json>& validations);
+// The runs, and the groups of runs that differ only in their seed or fold, in the order of their first runs, with the mean of each metric
+// and its sample standard deviation if it has several values. `validations`: the best one of each run, or an empty object.
+history::Json describe_runs(const RunSet& set, const std::vector<history::Json>& validations);
 
 // Prints a table with a line for each title and its metrics.
 struct MetricsRow {

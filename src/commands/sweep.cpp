@@ -9,11 +9,9 @@
 #include <set>
 #include <sstream>
 
-#include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "cli/arguments.h"
-#include "cli/output.h"
 #include "commands/command.h"
 #include "config/yaml.h"
 
@@ -124,32 +122,8 @@ std::vector<RunSet::Run> combine(const std::vector<VariedKey>& keys) {
   return runs;
 }
 
-Json describe_sweep(const RunSet& set, const std::vector<Json>& validations) {
-  Json sweep = {{"runs", Json::array()}, {"groups", Json::array()}};
-  std::vector<std::map<std::string, std::string>> groups;  // the values without the seed
-  std::vector<std::vector<Json>> of_groups;
-  for (size_t i = 0; i < set.runs.size(); ++i) {
-    auto values = set.runs[i].values;
-    sweep["runs"].push_back({{"run", set.folder_of(set.runs[i]).string()},
-                             {"values", values},
-                             {"step", validations[i].value("step", Json())},
-                             {"metrics", validations[i].value("metrics", Json::object())}});
-    values.erase("seed");
-    const auto group = static_cast<size_t>(std::ranges::find(groups, values) - groups.begin());
-    if (group == groups.size()) groups.push_back(std::move(values));
-    of_groups.resize(groups.size());
-    if (!validations[i].empty()) of_groups[group].push_back(validations[i]);
-  }
-  for (size_t i = 0; i < groups.size(); ++i) {
-    auto [mean, deviation] = means_of(of_groups[i]);
-    sweep["groups"].push_back(
-        {{"values", groups[i]}, {"num_runs", of_groups[i].size()}, {"mean", std::move(mean)}, {"deviation", std::move(deviation)}});
-  }
-  return sweep;
-}
-
 ExitCode sweep(const std::vector<std::string>& args) {
-  RunSet set{.suffix = "_sweep", .continues_after_failure = true};
+  RunSet set{.name = "sweep", .continues_after_failure = true};
   CLI::App app(
       "Trains once for each combination of the values of keys, such as optimizer.lr=0.1,0.01 seed=1,2,3. Prints the best validations, with "
       "mean and standard deviation over the seeds, and writes them to sweep.json. The same command continues after a stop or a failure.",
@@ -162,19 +136,12 @@ ExitCode sweep(const std::vector<std::string>& args) {
   set.runs = combine(take_varied_keys(set.overrides));
   check_runs(set);
   choose_folder(set);
-  train_all(set, [&] {
+  const auto results = [&] {
     std::vector<Json> validations;
     for (const auto& run : set.runs) validations.push_back(best_validation(set.folder_of(run)));
-    const auto sweep = describe_sweep(set, validations);
-    const auto file = set.folder / "sweep.json";
-    write_file_atomically(file, sweep.dump(2) + '\n');
-    if (set.prints_json) {
-      cli::print_json(sweep);
-    } else {
-      print_sweep(sweep);
-      print("\nresults: {}; for curves: trainer report {}\n", file.string(), set.folder.string());
-    }
-  });
+    return describe_runs(set, validations);
+  };
+  train_all(set, results, print_sweep);
   return ExitCode::kDone;
 }
 

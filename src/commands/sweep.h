@@ -23,8 +23,4 @@ std::vector<VariedKey> take_varied_keys(std::vector<std::string>& overrides);
 // longer list continues a sweep. A key's last part stands for it if that is unique.
 std::vector<RunSet::Run> combine(const std::vector<VariedKey>& keys);
 
-// The text of sweep.json: the runs, and the groups of runs that differ only in their seed, in the order of their first runs. `validations`:
-// the best one of each run, or an empty object.
-history::Json describe_sweep(const RunSet& set, const std::vector<history::Json>& validations);
-
 }  // namespace trainer::commands

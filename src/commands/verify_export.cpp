@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -62,9 +61,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       "trainer verify-export");
   auto& request = arguments.request;
   app.add_option("file", arguments.file, "the onnx or torchscript file")->required()->type_name("FILE");
-  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
-      ->required()
-      ->type_name("FILE|DIR");
+  cli::add_checkpoint(app, arguments.checkpoint);
   auto* data =
       app.add_option("--data", arguments.data, "an image file, or a folder, which is searched for images at any depth; default: --split")
           ->type_name("DIR|FILE");
@@ -107,30 +104,19 @@ struct Colours {
   std::vector<uint8_t> pixels = {};  // [height][width][3]
 };
 
-struct DecodedImage {
-  Colours colours = {};
-  // If the file has an EXIF orientation: the image as an application sees it that treats this orientation otherwise than the training.
-  std::optional<Colours> turned_otherwise = {};
-};
-
 // The images to compare, of any size.
 struct Images {
   int64_t size = 0;
   std::function<std::string(int64_t index)> name;
   // Throws std::runtime_error with only the reason.
-  std::function<DecodedImage(int64_t index)> read;
+  std::function<Colours(int64_t index)> read;
 };
 
 // Decodes in colour; images for a grey network are converted later.
-DecodedImage decode_colours(std::span<const uint8_t> file, bool is_turned_upright) {
-  const auto decode = [&](bool is_upright) {
-    data::DecodedMemory memory;
-    const auto image = data::decode_image(file, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_upright}, memory);
-    return Colours{{image.height, image.width}, std::move(memory.pixels)};
-  };
-  DecodedImage result{.colours = decode(is_turned_upright)};
-  if (data::find_traits(file).orientation != 1) result.turned_otherwise = decode(!is_turned_upright);
-  return result;
+Colours decode_colours(std::span<const uint8_t> file, bool is_turned_upright) {
+  data::DecodedMemory memory;
+  const auto image = data::decode_image(file, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_turned_upright}, memory);
+  return {{image.height, image.width}, std::move(memory.pixels)};
 }
 
 Images images_of_files(std::vector<std::string> files, bool is_turned_upright) {
@@ -165,7 +151,7 @@ Images images_of_split(engine::Samples samples) {
           .read =
               [all, scratch = std::make_shared<data::Scratch>()](int64_t index) {
                 const auto sample = all->dataset().read(index, *scratch);
-                if (sample.encoded.empty()) return DecodedImage{copy_colours(sample.image)};
+                if (sample.encoded.empty()) return copy_colours(sample.image);
                 return decode_colours(sample.encoded, all->info().decoding.is_turned_upright);
               }};
 }
@@ -243,40 +229,26 @@ class Comparison {
   // Whether the network chooses one class for each image.
   bool has_first_class() const { return predictor_.operating_point().kind == inference::AnswerKind::kClass; }
 
-  // Whether the file takes images of this size.
-  bool takes(const data::Frame& size) const {
-    const auto& shape = network_.input_shape();
-    return network_.input_dtype() != torch::kUInt8 || shape.empty() || (is_size(shape[1], size.height) && is_size(shape[2], size.width));
+  // The probabilities of the classes, or numbers: float64 [outputs]. Throws std::runtime_error with only the reason if the image cannot be
+  // used, and Error if a value is not a finite number. `image`: the name of the image.
+  torch::Tensor by_checkpoint(const Colours& colours, const std::string& image) {
+    return require_numbers(predictor_.compute(prepare(colours), false).answers[0], checkpoint_, image);
   }
-
-  struct Answer {
-    torch::Tensor values;     // probabilities of the classes, or numbers: float64 [outputs]
-    double milliseconds = 0;  // from pixels to values
-  };
-  // by_checkpoint() and by_file() throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a
-  // finite number. `image`: the name of the image.
-  Answer by_checkpoint(const Colours& colours, const std::string& image) {
-    const auto answer = timed([&] { return predictor_.compute(prepare(colours), false).answers[0]; });
-    return require_numbers(answer, checkpoint_, image);
-  }
-  Answer by_file(const Colours& colours, const std::string& image) {
+  torch::Tensor by_file(const Colours& colours, const std::string& image) {
     const auto& shape = network_.input_shape();
     const auto batch = shape.empty() ? 1 : std::max<int64_t>(shape[0], 1);
-    auto answer = timed([&] {
-      auto input = network_.input_dtype() == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype());
-      input = input.expand({batch, -1, -1, -1}).contiguous();
-      const auto output = network_.run(input).to(torch::kFloat64);
-      const auto num_outputs = predictor_.num_outputs();
-      if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_outputs) {
-        throw UsageError(
-            fmt::format("{}: its output has the shape [{}], but the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
-                        predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
-                        kOtherCheckpoint));
-      }
-      return (network_.gives_answers() ? output : inference::answers_of(predictor_.operating_point(), output))[0];
-    });
-    answer.milliseconds /= static_cast<double>(batch);
-    return require_numbers(answer, file_, image);
+    auto input = network_.input_dtype() == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype());
+    input = input.expand({batch, -1, -1, -1}).contiguous();
+    const auto output = network_.run(input).to(torch::kFloat64);
+    const auto num_outputs = predictor_.num_outputs();
+    if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_outputs) {
+      throw UsageError(
+          fmt::format("{}: its output has the shape [{}], but the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
+                      predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
+                      kOtherCheckpoint));
+    }
+    return require_numbers((network_.gives_answers() ? output : inference::answers_of(predictor_.operating_point(), output))[0], file_,
+                           image);
   }
 
  private:
@@ -287,17 +259,9 @@ class Comparison {
 
   static std::string size_text(int64_t size) { return size < 0 ? "any number of pixels" : std::to_string(size); }
 
-  static const Answer& require_numbers(const Answer& answer, const std::string& file, const std::string& image) {
-    if (answer.values.isfinite().all().item<bool>()) return answer;
+  static torch::Tensor require_numbers(torch::Tensor values, const std::string& file, const std::string& image) {
+    if (values.isfinite().all().item<bool>()) return values;
     throw Error(fmt::format("{}: its values for {} are not finite numbers and cannot be compared", file, image));
-  }
-
-  template <class Compute>
-  static Answer timed(const Compute& compute) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto values = compute();
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-    return {values, time.count()};
   }
 
   torch::Tensor prepare(const Colours& colours) {
@@ -310,7 +274,7 @@ class Comparison {
   torch::Tensor image_of(const Colours& colours) {
     const auto& size = colours.size;
     const auto& shape = network_.input_shape();
-    if (!takes(size)) {
+    if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
       throw std::runtime_error(
           fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
                       "it, or export the network without --image-size",
@@ -343,21 +307,11 @@ struct Difference {
   int64_t num_images = 0;
   int64_t num_unusable = 0;
   int64_t num_unreadable = 0;  // of these, images that cannot be read
-  int64_t num_turned = 0;      // images with an EXIF orientation, and the largest difference if an application treats it otherwise
-  double largest_of_turned = 0;
   double largest = 0;
   std::string image_of_largest;
   double mean = 0;
   std::vector<OtherClass> other_classes;
-  double milliseconds = 0;  // medians per image
-  double milliseconds_of_file = 0;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 class Verification {
  public:
@@ -368,66 +322,32 @@ class Verification {
   Difference compare(const std::vector<int64_t>& indices) {
     constexpr size_t kWorthShowing = 100;
     if (indices.size() >= kWorthShowing) progress_.emplace("compared", 0, static_cast<int64_t>(indices.size()), logger_);
-    for (size_t begin = 0; begin < indices.size(); begin += kAtOnce) {
+    for (size_t i = 0; i < indices.size(); ++i) {
       if (stop_signal() != 0) throw Error("stopped on request before all images were compared", ExitCode::kStopped);
-      const auto part = std::span(indices).subspan(begin, std::min(kAtOnce, indices.size() - begin));
-      compare_some(part);
-      if (progress_) progress_->update(static_cast<int64_t>(begin + part.size()));
+      compare_one(indices[i]);
+      if (progress_) progress_->update(static_cast<int64_t>(i + 1));
     }
     progress_.reset();
     if (result_.num_images == 0) {
       throw DataError(indices.empty() ? "there are no images to compare" : "no image could be compared, for the reasons above");
     }
     result_.mean /= static_cast<double>(result_.num_images);
-    result_.milliseconds = median(milliseconds_);
-    result_.milliseconds_of_file = median(milliseconds_of_file_);
     return result_;
   }
 
  private:
-  // Each network computes several images before the other one: the threads of each library spin for a while after their work and slow the
-  // other library down, so the first times after a change between the libraries are not typical.
-  static constexpr size_t kAtOnce = 8;
-
-  struct Loaded {
-    std::string name;
-    DecodedImage image = {};
-    Comparison::Answer answer = {};
-  };
-
-  void compare_some(std::span<const int64_t> indices) {
-    std::vector<Loaded> loaded;
-    for (const auto index : indices) {
-      Loaded one{.name = images_.name(index)};
-      const bool is_readable = use(one.name, [&] {
-        one.image = images_.read(index);
-        loaded.push_back(std::move(one));
-      });
-      if (!is_readable) ++result_.num_unreadable;
+  void compare_one(int64_t index) {
+    const auto name = images_.name(index);
+    Colours image;
+    if (!use(name, [&] { image = images_.read(index); })) {
+      ++result_.num_unreadable;
+      return;
     }
-    std::vector<Loaded> answered;
-    for (auto& one : loaded) {
-      use(one.name, [&] {
-        one.answer = comparison_.by_checkpoint(one.image.colours, one.name);
-        answered.push_back(std::move(one));
-      });
-    }
-    for (auto& one : answered) {
-      use(one.name, [&] {
-        resizer_.resize(one.image.colours);
-        add(one.name, one.answer, comparison_.by_file(one.image.colours, one.name));
-        if (one.image.turned_otherwise) add_turned(one.name, one.answer, *one.image.turned_otherwise);
-      });
-    }
-  }
-
-  void add_turned(const std::string& name, const Comparison::Answer& checkpoint, Colours& otherwise) {
-    resizer_.resize(otherwise);
-    if (!comparison_.takes(otherwise.size)) return;
-    const auto of_file = comparison_.by_file(otherwise, name);
-    const auto difference = comparison_.in_deviations((checkpoint.values - of_file.values).abs()).max().item<double>();
-    result_.largest_of_turned = std::max(result_.largest_of_turned, difference);
-    ++result_.num_turned;
+    use(name, [&] {
+      const auto answer = comparison_.by_checkpoint(image, name);
+      resizer_.resize(image);
+      add(name, answer, comparison_.by_file(image, name));
+    });
   }
 
   // Returns whether the image could be used.
@@ -445,8 +365,8 @@ class Verification {
     }
   }
 
-  void add(const std::string& image, const Comparison::Answer& checkpoint, const Comparison::Answer& file) {
-    const auto difference = comparison_.in_deviations((checkpoint.values - file.values).abs());
+  void add(const std::string& image, const torch::Tensor& checkpoint, const torch::Tensor& file) {
+    const auto difference = comparison_.in_deviations((checkpoint - file).abs());
     const auto largest = difference.max().item<double>();
     if (result_.num_images == 0 || largest > result_.largest) {
       result_.largest = largest;
@@ -454,14 +374,11 @@ class Verification {
     }
     result_.mean += difference.mean().item<double>();
     ++result_.num_images;
-    milliseconds_.push_back(checkpoint.milliseconds);
-    milliseconds_of_file_.push_back(file.milliseconds);
     if (!comparison_.has_first_class()) return;
-    const auto label = checkpoint.values.argmax().item<int64_t>();
-    const auto label_of_file = file.values.argmax().item<int64_t>();
+    const auto label = checkpoint.argmax().item<int64_t>();
+    const auto label_of_file = file.argmax().item<int64_t>();
     if (label == label_of_file) return;
-    result_.other_classes.push_back(
-        {image, label, checkpoint.values[label].item<double>(), label_of_file, file.values[label_of_file].item<double>()});
+    result_.other_classes.push_back({image, label, checkpoint[label].item<double>(), label_of_file, file[label_of_file].item<double>()});
   }
 
   const Images& images_;
@@ -469,7 +386,6 @@ class Verification {
   Resizer& resizer_;
   Logger& logger_;
   Difference result_;
-  std::vector<double> milliseconds_, milliseconds_of_file_;
   std::optional<SampleProgress> progress_;
 };
 
@@ -485,19 +401,16 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
            {"checkpoint", {{"name", name_of(one.label)}, {"label", one.label}, {"probability", one.probability}}},
            {"file", {{"name", name_of(one.label_of_file)}, {"label", one.label_of_file}, {"probability", one.probability_of_file}}}});
     }
-    return cli::print_json(
-        {{"file", file},
-         {"checkpoint", checkpoint},
-         {"engine", engine},
-         {"preprocess", arguments.preprocess},
-         {"num_images", difference.num_images},
-         {"num_unusable", difference.num_unusable},
-         {"largest_difference", difference.largest},
-         {"image_of_largest_difference", difference.image_of_largest},
-         {"mean_difference", difference.mean},
-         {"other_orientation", {{"num_images", difference.num_turned}, {"largest_difference", difference.largest_of_turned}}},
-         {"other_first_class", std::move(others)},
-         {"milliseconds", {{"file", difference.milliseconds_of_file}, {"checkpoint", difference.milliseconds}}}});
+    return cli::print_json({{"file", file},
+                            {"checkpoint", checkpoint},
+                            {"engine", engine},
+                            {"preprocess", arguments.preprocess},
+                            {"num_images", difference.num_images},
+                            {"num_unusable", difference.num_unusable},
+                            {"largest_difference", difference.largest},
+                            {"image_of_largest_difference", difference.image_of_largest},
+                            {"mean_difference", difference.mean},
+                            {"other_first_class", std::move(others)}});
   }
   print("{}: {} with {}, and {}\n", counted(difference.num_images, "image"), file, engine, checkpoint);
   print("largest difference of a {}  {:.2e}, of {}\n", predictor.samples().num_classes > 0 ? "probability" : "number     ",
@@ -510,14 +423,6 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
     print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(one.image), printable_line(name_of(one.label_of_file)),
           100 * one.probability_of_file, printable_line(name_of(one.label)), 100 * one.probability);
   }
-  if (difference.num_turned > 0) {
-    const bool is_upright = predictor.samples().decoding.is_turned_upright;
-    print("{:<37}{:.2e}, of {}: the training {}, as an application must\n",
-          is_upright ? "without the EXIF orientation" : "turned by the EXIF orientation", difference.largest_of_turned,
-          counted(difference.num_turned, "image"), is_upright ? "turned them upright" : "left them as stored");
-  }
-  print("milliseconds per image               {:.2f}, by the checkpoint {:.2f}\n", difference.milliseconds_of_file,
-        difference.milliseconds);
 }
 
 config::Experiment load_experiment(const VerifyArguments& arguments, const session::NetworkFile& file) {
@@ -555,9 +460,6 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   install_stop_handlers();
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
-  if (!file.has_experiment()) {
-    throw UsageError(fmt::format("{}: it holds weights but no experiment; give a checkpoint", file.path()));
-  }
   const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();
   inference::Predictor predictor(session::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement());

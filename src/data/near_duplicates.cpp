@@ -1,19 +1,15 @@
 #include "data/near_duplicates.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <chrono>
 #include <cmath>
-#include <compare>
 #include <cstddef>
 #include <mutex>
-#include <numbers>
-#include <optional>
-#include <stop_token>
-#include <thread>
+#include <set>
 #include <tuple>
 #include <utility>
+
+#include "data/threads.h"
 
 namespace trainer::data {
 namespace {
@@ -24,23 +20,19 @@ using Grey = std::array<float, kNumPixels>;
 
 // The minimum standard deviation of the blurred grey values (0 to 255); images with a smaller one have no structure besides noise.
 constexpr float kLeastDeviation = 2.5F;
-// The minimum similarity of near duplicates. Copies of photographs that were saved as JPEG with quality 30, or cropped by up to a twentieth
-// of the edge on each side, have more than 0.94; other pairs seldom have more than 0.85.
-constexpr float kLeastSimilarity = 0.88F;
+// Measured: nearly all copies of photographs that were saved as JPEG with quality 30, or cropped by up to a twentieth of the edge on each
+// side, have more than 0.93, and other photographs less than 0.83.
+constexpr float kLeastSimilarity = 0.9F;
 
 // Filters with [1 2 1] / 4 in both directions; the edges are repeated.
 Grey blur(const Grey& image) {
-  Grey rows, result;
-  for (size_t y = 0; y < kSide; ++y) {
-    for (size_t x = 0; x < kSide; ++x) {
-      const float* row = &image[y * kSide];
-      rows[y * kSide + x] = (row[x == 0 ? 0 : x - 1] + 2 * row[x] + row[std::min(x + 1, kSide - 1)]) / 4;
-    }
+  constexpr std::array<float, 3> kWeights = {0.25F, 0.5F, 0.25F};
+  Grey rows{}, result{};
+  for (size_t i = 0; i < kNumPixels; ++i) {
+    for (size_t k = 0; k < 3; ++k) rows[i] += kWeights[k] * image[i / kSide * kSide + std::clamp(i % kSide + k, size_t{1}, kSide) - 1];
   }
-  for (size_t y = 0; y < kSide; ++y) {
-    const float* above = &rows[(y == 0 ? 0 : y - 1) * kSide];
-    const float* below = &rows[std::min(y + 1, kSide - 1) * kSide];
-    for (size_t x = 0; x < kSide; ++x) result[y * kSide + x] = (above[x] + 2 * rows[y * kSide + x] + below[x]) / 4;
+  for (size_t i = 0; i < kNumPixels; ++i) {
+    for (size_t k = 0; k < 3; ++k) result[i] += kWeights[k] * rows[(std::clamp(i / kSide + k, size_t{1}, kSide) - 1) * kSide + i % kSide];
   }
   return result;
 }
@@ -59,369 +51,205 @@ bool normalise(const Thumbnail& thumbnail, Grey& grey) {
   return true;
 }
 
-// The 64 lowest frequencies of the cosine transform, excluding the mean.
-constexpr size_t kNumWaves = 64;
-using Waves = std::array<float, kNumWaves>;
-
-class CosineTransform {
- public:
-  CosineTransform() {
-    for (size_t sum = 1; order_.size() < kNumWaves; ++sum) {
-      for (size_t v = 0; v <= sum && order_.size() < kNumWaves; ++v) order_.emplace_back(v, sum - v);
-    }
-    for (size_t k = 0; k < kMost; ++k) {
-      for (size_t x = 0; x < kSide; ++x) {
-        cosines_[k][x] = static_cast<float>(std::cos(std::numbers::pi * static_cast<double>(k) * (static_cast<double>(x) + 0.5) / kSide));
-      }
-    }
-  }
-
-  Waves operator()(const Grey& grey) const {
-    std::array<std::array<float, kSide>, kMost> columns{};  // [k][x]
-    for (size_t y = 0; y < kSide; ++y) {
-      for (size_t k = 0; k < kMost; ++k) {
-        for (size_t x = 0; x < kSide; ++x) columns[k][x] += cosines_[k][y] * grey[y * kSide + x];
-      }
-    }
-    Waves waves{};
-    for (size_t i = 0; i < kNumWaves; ++i) {
-      for (size_t x = 0; x < kSide; ++x) waves[i] += cosines_[order_[i].second][x] * columns[order_[i].first][x];
-    }
-    return waves;
-  }
-
- private:
-  static constexpr size_t kMost = 12;
-  std::vector<std::pair<size_t, size_t>> order_;
-  std::array<std::array<float, kSide>, kMost> cosines_;
-};
-
-// Moments of two images, over the area where both have pixels.
-struct Moments {
-  float variance_a = 0, variance_b = 0, covariance = 0;
-
-  float correlation() const {
-    const float variances = variance_a * variance_b;
-    return variances > 0 ? covariance / std::sqrt(variances) : 0;
-  }
-};
-
-Moments moments_of(const Grey& a, const Grey& b, const Grey& weights) {
-  float weight = 0, sum_a = 0, sum_b = 0, aa = 0, bb = 0, ab = 0;
-  for (size_t i = 0; i < kNumPixels; ++i) {
-    const float weighted_a = weights[i] * a[i], weighted_b = weights[i] * b[i];
-    weight += weights[i];
-    sum_a += weighted_a;
-    sum_b += weighted_b;
-    aa += weighted_a * a[i];
-    bb += weighted_b * b[i];
-    ab += weighted_a * b[i];
-  }
-  return {aa - sum_a * sum_a / weight, bb - sum_b * sum_b / weight, ab - sum_a * sum_b / weight};
-}
-
-// Maps positions in one image to positions in another, which was cropped differently: x to (1 + stretch) * x + shift, both measured from
-// the middle of the image.
-struct Placement {
-  float shift_y = 0, shift_x = 0, stretch_y = 0, stretch_x = 0;
-
-  bool is_small() const {
-    constexpr float kMostShift = 4, kMostStretch = 0.25F;
-    return std::max(std::abs(shift_y), std::abs(shift_x)) < kMostShift && std::max(std::abs(stretch_y), std::abs(stretch_x)) < kMostStretch;
-  }
-};
-
-// Where a row or column of one image is in another image: between two of its rows or columns, whose values are interpolated.
-struct Position {
-  size_t first = 0;     // index of the lower of the two neighbours
-  float part = 0;       // fraction of the way from the first to the second
-  float is_inside = 0;  // 1 or 0
-};
-using Positions = std::array<Position, kSide>;
-
-constexpr float kMiddle = (kSide - 1) / 2.0F;
-
-Positions positions_of(float shift, float stretch) {
-  Positions positions;
-  for (size_t i = 0; i < kSide; ++i) {
-    const float from = kMiddle + shift + (1 + stretch) * (static_cast<float>(i) - kMiddle);
-    const float inside = std::clamp(from, 0.0F, kSide - 1.001F);
-    const auto first = static_cast<size_t>(inside);
-    positions[i] = {first, inside - static_cast<float>(first), std::abs(from - kMiddle) <= kSide / 2.0F ? 1.0F : 0.0F};
-  }
-  return positions;
-}
-
-float value_at(const Grey& grey, const Position& y, const Position& x) {
-  const float* at = &grey[y.first * kSide + x.first];
-  const float above = at[0] + x.part * (at[1] - at[0]);
-  const float below = at[kSide] + x.part * (at[kSide + 1] - at[kSide]);
-  return above + y.part * (below - above);
-}
-
-// Aligns an image with others: find() returns the shift and stretch that map its pixels to the same content in the other image.
-class Aligner {
- public:
-  // `grey` must outlive this object.
-  explicit Aligner(const Grey& grey) : grey_(grey) {
-    for (size_t i = 0; i < kNumPoints; ++i) {
-      const size_t y = row(i), x = column(i), at = y * kSide + x;
-      const float down = (grey[at + kSide] - grey[at - kSide]) / 2, right = (grey[at + 1] - grey[at - 1]) / 2;
-      slopes_[i] = {down, right, down * (static_cast<float>(y) - kMiddle), right * (static_cast<float>(x) - kMiddle)};
-    }
-  }
-
-  // Uses the Gauss-Newton method, with the contrast and brightness of `other` as further unknowns. Returns the identity if the solution is
-  // far from it.
-  Placement find(const Grey& other) const {
-    constexpr int kMostSteps = 12;
-    constexpr float kEnough = 0.01F;
-    Placement placement;
-    for (int step = 0; step < kMostSteps; ++step) {
-      const auto change = step_from(placement, other);
-      placement.shift_y += change[0];
-      placement.shift_x += change[1];
-      placement.stretch_y += change[2];
-      placement.stretch_x += change[3];
-      if (!placement.is_small()) return {};
-      if (std::abs(change[0]) + std::abs(change[1]) + kMiddle * (std::abs(change[2]) + std::abs(change[3])) < kEnough) break;
-    }
-    return placement;
-  }
-
- private:
-  static constexpr size_t kNumInRow = kSide / 2 - 1, kNumPoints = kNumInRow * kNumInRow, kNumUnknowns = 6;
-  using Equation = std::array<float, kNumUnknowns + 1>;
-
-  static size_t row(size_t point) { return point / kNumInRow * 2 + 1; }
-  static size_t column(size_t point) { return point % kNumInRow * 2 + 1; }
-
-  // Returns the changes of the placement, followed by those of contrast and brightness.
-  std::array<float, kNumUnknowns> step_from(const Placement& placement, const Grey& other) const {
-    const auto rows = positions_of(placement.shift_y, placement.stretch_y), columns = positions_of(placement.shift_x, placement.stretch_x);
-    std::array<Equation, kNumUnknowns> equations{};
-    for (size_t i = 0; i < kNumPoints; ++i) {
-      const auto& y = rows[row(i)];
-      const auto& x = columns[column(i)];
-      const float weight = y.is_inside * x.is_inside, value = value_at(other, y, x);
-      const auto& [down, right, down_from_middle, right_from_middle] = slopes_[i];
-      const Equation terms = {down, right, down_from_middle, right_from_middle, value, 1, grey_[row(i) * kSide + column(i)] - value};
-      for (size_t a = 0; a < kNumUnknowns; ++a) {
-        for (size_t b = 0; b < terms.size(); ++b) equations[a][b] += weight * terms[a] * terms[b];
-      }
-    }
-    return solve(equations);
-  }
-
-  static std::array<float, kNumUnknowns> solve(std::array<Equation, kNumUnknowns> equations) {
-    for (size_t k = 0; k < kNumUnknowns; ++k) {
-      // The added terms keep the change of an unknown at about 0 if the image does not determine this unknown, for example for lack of a
-      // gradient in one direction.
-      equations[k][k] = equations[k][k] * 1.001F + 1e-3F;
-      for (size_t i = 0; i < kNumUnknowns; ++i) {
-        if (i == k) continue;
-        const float factor = equations[i][k] / equations[k][k];
-        for (size_t j = k; j < equations[i].size(); ++j) equations[i][j] -= factor * equations[k][j];
-      }
-    }
-    std::array<float, kNumUnknowns> solution{};
-    for (size_t k = 0; k < kNumUnknowns; ++k) solution[k] = equations[k].back() / equations[k][k];
-    return solution;
-  }
-
-  const Grey& grey_;
-  std::array<std::array<float, 4>, kNumPoints> slopes_;  // derivatives of the value with respect to the members of a placement
-};
-
-// An image after a placement was applied.
-struct Placed {
-  Grey grey;
-  Grey weights;  // 1 where it has pixels, 0 elsewhere
-};
-
-Placed place(const Grey& grey, const Placement& placement) {
-  const auto rows = positions_of(placement.shift_y, placement.stretch_y), columns = positions_of(placement.shift_x, placement.stretch_x);
-  Placed placed;
-  for (size_t i = 0; i < kNumPixels; ++i) {
-    const auto& y = rows[i / kSide];
-    const auto& x = columns[i % kSide];
-    placed.grey[i] = value_at(grey, y, x);
-    placed.weights[i] = y.is_inside * x.is_inside;
-  }
-  return placed;
-}
-
-// Subtracts from `image` the multiple of `other` that fits it best (least squares).
-Grey without(const Grey& image, const Grey& other, const Grey& weights) {
-  const auto moments = moments_of(image, other, weights);
-  const float gain = moments.covariance / (moments.variance_b + 1);
-  Grey rest;
-  for (size_t i = 0; i < kNumPixels; ++i) rest[i] = image[i] - gain * other[i];
-  return rest;
-}
-
-Grey fine_structure(Grey image) {
-  const auto coarse = blur(blur(image));
-  for (size_t i = 0; i < kNumPixels; ++i) image[i] -= coarse[i];
-  return image;
-}
-
-// The structure that many images of a set have in common.
+// What images have in common, such as the scene that all of them show.
 class CommonStructure {
  public:
   explicit CommonStructure(std::span<const ComparedPicture> pictures) {
-    constexpr size_t kMostPictures = 4096;
+    constexpr size_t kMostRead = 4096, kMostKinds = 16, kUsualOfKind = 512;
+    constexpr int kNumRounds = 12;
     std::vector<Grey> greys;
-    std::vector<Waves> waves;
-    const auto count = std::min(pictures.size(), kMostPictures);
+    const auto count = std::min(pictures.size(), kMostRead);
     for (size_t i = 0; i < count; ++i) {
       Grey grey;
-      if (!normalise(*pictures[i * pictures.size() / count].thumbnail, grey)) continue;
-      greys.push_back(grey);
-      waves.push_back(transform_(grey));
+      if (normalise(*pictures[i * pictures.size() / count].thumbnail, grey)) greys.push_back(grey);
     }
-    find_medians(waves);
-    find_kinds(greys, waves);
+    if (greys.size() < kLeastOfKind) return;
+    find_means(greys, 1);
+    overall_ = kinds_.front().mean;
+    // k-means
+    const auto num_kinds = std::clamp<size_t>(greys.size() / kUsualOfKind, 1, kMostKinds);
+    kinds_.clear();
+    for (size_t k = 0; k < num_kinds; ++k) kinds_.push_back({greys[k * greys.size() / num_kinds]});
+    for (int round = 0; round < kNumRounds; ++round) find_means(greys, num_kinds);
   }
 
-  // Each bit is set for about half of the images: it tells whether the coefficient of one frequency is above its median.
-  uint64_t hash(const Grey& grey) const {
-    const auto waves = transform_(grey);
-    uint64_t hash = 0;
-    // Neighbouring frequencies are in different blocks of 16 bits.
-    for (size_t i = 0; i < kNumWaves; ++i) hash |= uint64_t{waves[i] > medians_[i]} << (i % 4 * 16 + i / 4);
-    return hash;
+  // The mean of all images, and that of the kind of images that is nearest to `grey`; 0 for only a few images, which it would resemble.
+  const Grey& of_all() const { return overall_; }
+  const Grey& of_kind(const Grey& grey) const {
+    const auto k = nearest(grey);
+    return k == kinds_.size() || kinds_[k].count < kLeastOfKind ? none_ : kinds_[k].mean;
   }
-
-  // The mean of the images of the kind (cluster) that is nearest to `grey`; 0 if that kind has too few images.
-  const Grey& mean_for(const Grey& grey) const { return means_.empty() ? none_ : means_[nearest(centres_, transform_(grey))]; }
 
  private:
-  static size_t nearest(const std::vector<Waves>& centres, const Waves& waves) {
-    size_t best = 0;
+  static constexpr size_t kLeastOfKind = 100;
+  struct Kind {
+    Grey mean{};
+    size_t count = 0;
+  };
+
+  size_t nearest(const Grey& grey) const {
+    size_t best = kinds_.size();
     float least = INFINITY;
-    for (size_t k = 0; k < centres.size(); ++k) {
+    for (size_t k = 0; k < kinds_.size(); ++k) {
       float distance = 0;
-      for (size_t i = 0; i < kNumWaves; ++i) distance += (waves[i] - centres[k][i]) * (waves[i] - centres[k][i]);
+      for (size_t i = 0; i < kNumPixels; ++i) distance += (grey[i] - kinds_[k].mean[i]) * (grey[i] - kinds_[k].mean[i]);
       if (distance < least) std::tie(best, least) = std::pair(k, distance);
     }
     return best;
   }
 
-  void find_medians(const std::vector<Waves>& waves) {
-    std::vector<float> values(waves.size());
-    for (size_t i = 0; i < kNumWaves && !waves.empty(); ++i) {
-      std::ranges::transform(waves, values.begin(), [i](const Waves& one) { return one[i]; });
-      std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-      medians_[i] = values[values.size() / 2];
+  void find_means(const std::vector<Grey>& greys, size_t num_kinds) {
+    std::vector<Kind> kinds(num_kinds);
+    for (const auto& grey : greys) {
+      auto& [mean, count] = kinds[num_kinds == 1 ? 0 : nearest(grey)];
+      ++count;
+      for (size_t i = 0; i < kNumPixels; ++i) mean[i] += (grey[i] - mean[i]) / static_cast<float>(count);
     }
+    kinds_ = std::move(kinds);
   }
 
-  // Divides the images into kinds by k-means, and computes the mean image of each kind.
-  void find_kinds(const std::vector<Grey>& greys, const std::vector<Waves>& waves) {
-    constexpr size_t kMostKinds = 16, kLeastOfKind = 32, kUsualOfKind = 256;
-    constexpr int kNumRounds = 12;
-    if (waves.size() < kLeastOfKind) return;
-    const auto num_kinds = std::clamp<size_t>(waves.size() / kUsualOfKind, 1, kMostKinds);
-    for (size_t k = 0; k < num_kinds; ++k) centres_.push_back(waves[k * waves.size() / num_kinds]);
-    std::vector<size_t> kinds(waves.size());
-    std::vector<float> counts;
-    for (int round = 0; round < kNumRounds; ++round) {
-      std::ranges::transform(waves, kinds.begin(), [&](const Waves& one) { return nearest(centres_, one); });
-      centres_.assign(num_kinds, {});
-      counts.assign(num_kinds, 0);
-      for (size_t n = 0; n < waves.size(); ++n) {
-        ++counts[kinds[n]];
-        for (size_t i = 0; i < kNumWaves; ++i) centres_[kinds[n]][i] += (waves[n][i] - centres_[kinds[n]][i]) / counts[kinds[n]];
-      }
-    }
-    means_.assign(num_kinds, {});
-    for (size_t n = 0; n < greys.size(); ++n) {
-      const float count = counts[kinds[n]];
-      // The mean of only a few images would resemble each of them too closely.
-      if (count < kLeastOfKind) continue;
-      for (size_t i = 0; i < kNumPixels; ++i) means_[kinds[n]][i] += greys[n][i] / count;
-    }
-  }
-
-  CosineTransform transform_;
-  Waves medians_{};
-  std::vector<Waves> centres_;
-  std::vector<Grey> means_;
+  std::vector<Kind> kinds_;
+  Grey overall_{};
   Grey none_{};
 };
 
-// An image with which others are compared.
-class Reference {
- public:
-  Reference(const Grey& grey, const CommonStructure& structure)
-      : grey_(grey), aligner_(grey_), common_(place(structure.mean_for(grey), aligner_.find(structure.mean_for(grey)))) {}
-
-  // Returns at most 1: the mean of the correlations of the whole structure and of the fine structure, both without the structure that
-  // images of this kind have in common.
-  float similarity(const Grey& other) const {
-    const float in_place = similarity_in(place(other, {}));
-    return in_place > kCertain || in_place < kHopeless ? in_place : std::max(in_place, similarity_in(place(other, aligner_.find(other))));
+// Subtracts the multiple of `common` that fits the image best (least squares).
+Grey without(Grey image, const Grey& common) {
+  float both = 0, square = 1;
+  for (size_t i = 0; i < kNumPixels; ++i) {
+    both += image[i] * common[i];
+    square += common[i] * common[i];
   }
+  for (size_t i = 0; i < kNumPixels; ++i) image[i] -= both / square * common[i];
+  return image;
+}
 
- private:
-  // Images whose similarity before alignment is above kCertain or below kHopeless are not aligned, to save time.
-  static constexpr float kCertain = 0.97F, kHopeless = 0.2F;
-
-  float similarity_in(Placed placed) const {
-    // Where `placed` has no pixels, it gets the pixels of this image; otherwise the filters would show its edge as structure.
-    for (size_t i = 0; i < kNumPixels; ++i) placed.grey[i] += (1 - placed.weights[i]) * (grey_[i] - placed.grey[i]);
-    for (size_t i = 0; i < kNumPixels; ++i) placed.weights[i] *= common_.weights[i];
-    const auto rest = without(grey_, common_.grey, placed.weights), other_rest = without(placed.grey, common_.grey, placed.weights);
-    const auto coarse = moments_of(rest, other_rest, placed.weights);
-    const auto fine = moments_of(fine_structure(rest), fine_structure(other_rest), placed.weights);
-    return (coarse.correlation() + fine.correlation()) / 2;
+// Compares the means of 8 x 8 cells: in every second row each with its right neighbour, in every second column each with the one below.
+uint64_t hash_of(const Grey& image) {
+  constexpr size_t kCells = 8, kCell = kSide / kCells;
+  std::array<float, kCells * kCells> cells{};
+  for (size_t i = 0; i < kNumPixels; ++i) cells[i / kSide / kCell * kCells + i % kSide / kCell] += image[i];
+  uint64_t hash = 0;
+  for (size_t i = 0; i < kCells / 2; ++i) {
+    for (size_t k = 0; k < kCells; ++k) {
+      const size_t row = 2 * i * kCells, next = (k + 1) % kCells;
+      hash = hash << 1 | uint64_t{cells[row + k] > cells[row + next]};
+      hash = hash << 1 | uint64_t{cells[k * kCells + 2 * i] > cells[next * kCells + 2 * i]};
+    }
   }
+  return hash;
+}
 
-  Grey grey_;
-  Aligner aligner_;
-  Placed common_;
-};
+// How many pixels the top, bottom, left and right edges of an image are moved.
+using Edges = std::array<float, 4>;
+constexpr float kMostMoved = 2;
+
+// The image between other edges; values are interpolated, and those beyond its own edges repeat them.
+Grey place(const Grey& image, const Edges& edges) {
+  std::array<std::array<std::pair<size_t, float>, kSide>, 2> axes;  // the lower neighbour and the distance from it
+  for (size_t axis = 0; axis < 2; ++axis) {
+    for (size_t i = 0; i < kSide; ++i) {
+      const float part = static_cast<float>(i) / (kSide - 1);
+      const float at = static_cast<float>(i) + edges[2 * axis] * (1 - part) + edges[2 * axis + 1] * part;
+      const float inside = std::clamp(at, 0.0F, kSide - 1.001F);
+      axes[axis][i] = {static_cast<size_t>(inside), inside - std::floor(inside)};
+    }
+  }
+  Grey placed;
+  for (size_t i = 0; i < kNumPixels; ++i) {
+    const auto& [y, down] = axes[0][i / kSide];
+    const auto& [x, right] = axes[1][i % kSide];
+    const float* at = &image[y * kSide + x];
+    const float above = at[0] + right * (at[1] - at[0]), below = at[kSide] + right * (at[kSide + 1] - at[kSide]);
+    placed[i] = above + down * (below - above);
+  }
+  return placed;
+}
+
+// Without the pixels near the edges, which place() may have repeated.
+float correlation(const Grey& a, const Grey& b) {
+  constexpr auto kBorder = static_cast<size_t>(kMostMoved), kEnd = kSide - kBorder;
+  constexpr float kCount = (kEnd - kBorder) * (kEnd - kBorder);
+  float sum_a = 0, sum_b = 0, aa = 0, bb = 0, ab = 0;
+  for (size_t y = kBorder; y < kEnd; ++y) {
+    for (size_t i = y * kSide + kBorder; i < y * kSide + kEnd; ++i) {
+      sum_a += a[i];
+      sum_b += b[i];
+      aa += a[i] * a[i];
+      bb += b[i] * b[i];
+      ab += a[i] * b[i];
+    }
+  }
+  const float variances = (aa - sum_a * sum_a / kCount) * (bb - sum_b * sum_b / kCount);
+  return variances > 0 ? (ab - sum_a * sum_b / kCount) / std::sqrt(variances) : 0;
+}
+
+Grey sharpen(Grey image) {
+  const auto coarse = blur(blur(image));
+  for (size_t i = 0; i < kNumPixels; ++i) image[i] -= 0.75F * coarse[i];
+  return image;
+}
+
+// The correlation of the sharpened images, at most 1, after a search for the edges at which one was cropped from the other.
+float similarity(const Grey& a, const Grey& b, const Grey& common) {
+  constexpr float kFirstStep = 0.8F, kLastStep = 0.15F, kHopeless = 0.6F, kCertain = 0.99F, kGain = 1e-4F;
+  const auto rest = without(a, common);
+  Edges best{};
+  float most = correlation(rest, without(b, common));
+  if (most < kHopeless) return most;
+  for (float step = kFirstStep; step > kLastStep && most < kCertain;) {
+    const float before = most;
+    for (int i = 0; i < 8; ++i) {
+      auto edges = best;
+      auto& edge = edges[static_cast<size_t>(i / 2)];
+      edge += i % 2 == 0 ? step : -step;
+      if (std::abs(edge) > kMostMoved) continue;
+      const float value = correlation(rest, without(place(b, edges), common));
+      if (value > most + kGain) std::tie(most, best) = std::pair(value, edges);
+    }
+    if (most == before) step /= 2;
+  }
+  return correlation(sharpen(rest), sharpen(without(place(b, best), common)));
+}
 
 // The hashes of all images in four tables, each sorted by a different block of 16 bits.
 class HashIndex {
  public:
-  static constexpr int kMostDistance = 15;
   struct Entry {
     uint64_t hash;
     uint32_t picture;
-    auto operator<=>(const Entry&) const = default;
   };
 
   explicit HashIndex(const std::vector<Entry>& entries) {
     for (size_t block = 0; block < kNumBlocks; ++block) {
-      auto& table = tables_[block];
-      table.entries = entries;
-      std::ranges::sort(table.entries, {},
-                        [&](const Entry& entry) { return std::tuple(value(entry.hash, block), entry.hash, entry.picture); });
-      table.begins.assign(kNumValues + 1, 0);
-      for (const auto& entry : entries) ++table.begins[value(entry.hash, block) + 1];
-      for (size_t i = 0; i < kNumValues; ++i) table.begins[i + 1] += table.begins[i];
+      auto& [sorted, begins] = tables_[block];
+      sorted = entries;
+      std::ranges::sort(sorted, {}, [&](const Entry& entry) { return std::tuple(value(entry.hash, block), entry.hash, entry.picture); });
+      begins.assign(kNumValues + 1, 0);
+      for (const auto& entry : entries) ++begins[value(entry.hash, block) + 1];
+      for (size_t i = 0; i < kNumValues; ++i) begins[i + 1] += begins[i];
     }
     for (uint32_t mask = 0; mask < kNumValues; ++mask) {
-      if (std::popcount(mask) <= 3) masks_.push_back(mask);
+      if (std::popcount(mask) <= kMostDistance / static_cast<int>(kNumBlocks)) masks_.push_back(mask);
     }
   }
 
-  // Calls `use` with entries at a Hamming distance of at most kMostDistance, possibly several times with the same entry. Two hashes at such
-  // a distance have one block that differs in at most 3 bits. If more than 2 * kWindow hashes have the same block, only the 2 * kWindow
-  // nearest ones in sorted order are visited.
+  // Calls use(picture, distance) for other images at a Hamming distance of at most kMostDistance, possibly several times. Two hashes at
+  // such a distance have one block that differs in at most 3 bits. If more than 2 * kWindow hashes have the same block, only those nearest
+  // in sorted order are visited.
   template <class Use>
   void visit_near(const Entry& entry, const Use& use) const {
     for (size_t block = 0; block < kNumBlocks; ++block) {
-      const auto& table = tables_[block];
+      const auto& [sorted, begins] = tables_[block];
       for (const auto mask : masks_) {
         const auto other = value(entry.hash, block) ^ mask;
-        const auto* begin = table.entries.data() + table.begins[other];
-        const auto* end = table.entries.data() + table.begins[other + 1];
+        const auto* begin = sorted.data() + begins[other];
+        const auto* end = sorted.data() + begins[other + 1];
         if (end - begin > 2 * kWindow) {
-          const auto wanted = Entry{entry.hash ^ (uint64_t{mask} << (16 * block)), entry.picture};
-          const auto* middle = std::clamp(std::lower_bound(begin, end, wanted), begin + kWindow, end - kWindow);
+          const auto wanted = entry.hash ^ (uint64_t{mask} << (16 * block));
+          const auto* middle = std::clamp(std::ranges::lower_bound(begin, end, std::pair(wanted, entry.picture), {},
+                                                                   [](const Entry& one) { return std::pair(one.hash, one.picture); }),
+                                          begin + kWindow, end - kWindow);
           begin = middle - kWindow;
           end = middle + kWindow;
         }
@@ -434,11 +262,12 @@ class HashIndex {
   }
 
  private:
+  static constexpr int kMostDistance = 15;
   static constexpr size_t kNumBlocks = 4;
   static constexpr uint32_t kNumValues = 1 << 16;
   static constexpr std::ptrdiff_t kWindow = 256;
   struct Table {
-    std::vector<Entry> entries;
+    std::vector<Entry> sorted;
     std::vector<uint32_t> begins;  // position of the first entry for each value of the block
   };
 
@@ -448,46 +277,35 @@ class HashIndex {
   std::vector<uint32_t> masks_;
 };
 
-// Keeps the kMost nearest of the entries that are added.
+// The nearest of the images that are added.
 class Nearest {
  public:
   void add(uint32_t picture, int distance) {
-    if (count_ == kMost && distance >= found_[kMost - 1].second) return;
-    const auto end = found_.begin() + static_cast<std::ptrdiff_t>(count_);
-    if (std::ranges::find(found_.begin(), end, picture, &std::pair<uint32_t, int>::first) != end) return;
-    if (count_ < kMost) ++count_;
-    auto at = count_ - 1;
-    for (; at > 0 && found_[at - 1].second > distance; --at) found_[at] = found_[at - 1];
-    found_[at] = {picture, distance};
+    const std::pair one(distance, picture);
+    if (found_.size() == kMost && one >= *found_.rbegin()) return;
+    found_.insert(one);
+    if (found_.size() > kMost) found_.erase(std::prev(found_.end()));
   }
-  std::span<const std::pair<uint32_t, int>> found() const { return {found_.data(), count_}; }
+  const std::set<std::pair<int, uint32_t>>& found() const { return found_; }
 
  private:
   static constexpr size_t kMost = 8;
-  std::array<std::pair<uint32_t, int>, kMost> found_{};
-  size_t count_ = 0;
+  std::set<std::pair<int, uint32_t>> found_;
 };
 
-// Calls work(begin, end) on several threads for parts of the range from 0 to `size`. Meanwhile the calling thread calls `may_continue`
-// repeatedly; if it returns false, the remaining parts are skipped.
-void run_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue,
-                    const std::function<void(size_t, size_t)>& work) {
-  constexpr size_t kPart = 256;
-  constexpr std::chrono::milliseconds kPause{50};
-  std::atomic<size_t> next = 0, num_done = 0;
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < num_threads; ++i) {
-    threads.emplace_back([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
-        const auto begin = next.fetch_add(kPart);
-        if (begin >= size) return;
-        const auto end = std::min(begin + kPart, size);
-        work(begin, end);
-        num_done += end - begin;
-      }
-    });
-  }
-  while (num_done < size && may_continue()) std::this_thread::sleep_for(kPause);
+// Calls work(i, found) for each i below `size` on several threads, and returns all that was found.
+template <class Result, class Work>
+std::vector<Result> find_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue, const Work& work) {
+  std::mutex mutex;
+  std::vector<Result> all;
+  const auto continues = [&](size_t /*num_done*/) { return may_continue(); };
+  for_each_in_threads<std::vector<Result>>(size, num_threads, continues, [&](size_t i, std::vector<Result>& found) {
+    found.clear();
+    work(i, found);
+    const std::lock_guard lock(mutex);
+    all.insert(all.end(), found.begin(), found.end());
+  });
+  return all;
 }
 
 }  // namespace
@@ -509,55 +327,31 @@ Thumbnail make_thumbnail(const ImageView& image, PictureMemory& memory) {
 
 std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture> pictures, int num_threads,
                                                  const std::function<bool()>& may_continue) {
-  const CommonStructure structure(pictures);
-  std::vector<HashIndex::Entry> entries(pictures.size());
-  std::vector<uint8_t> has_structure(pictures.size());
-  run_in_threads(pictures.size(), num_threads, may_continue, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      Grey grey;
-      has_structure[i] = normalise(*pictures[i].thumbnail, grey) ? 1 : 0;
-      entries[i] = {has_structure[i] == 1 ? structure.hash(grey) : 0, static_cast<uint32_t>(i)};
-    }
+  const CommonStructure common(pictures);
+  using Entry = HashIndex::Entry;
+  const auto entries = find_in_threads<Entry>(pictures.size(), num_threads, may_continue, [&](size_t i, std::vector<Entry>& found) {
+    Grey grey;
+    if (normalise(*pictures[i].thumbnail, grey)) found.push_back({hash_of(without(grey, common.of_all())), static_cast<uint32_t>(i)});
   });
-  std::erase_if(entries, [&](const auto& entry) { return has_structure[entry.picture] == 0; });
   const HashIndex index(entries);
-  std::mutex mutex;  // guards `pairs`, later `result`
-  std::vector<std::pair<uint32_t, uint32_t>> pairs;
-  run_in_threads(entries.size(), num_threads, may_continue, [&](size_t begin, size_t end) {
-    std::vector<std::pair<uint32_t, uint32_t>> of_these;
-    for (size_t i = begin; i < end; ++i) {
-      const auto& entry = entries[i];
-      std::array<Nearest, 2> nearest;  // images of the same part of the data set, and of other parts
-      index.visit_near(
-          entry, [&](uint32_t other, int distance) { nearest[pictures[other].part != pictures[entry.picture].part].add(other, distance); });
-      for (const auto& of_parts : nearest) {
-        for (const auto& [other, distance] : of_parts.found()) of_these.push_back(std::minmax(entry.picture, other));
-      }
+  using Pair = std::pair<uint32_t, uint32_t>;
+  auto pairs = find_in_threads<Pair>(entries.size(), num_threads, may_continue, [&](size_t i, std::vector<Pair>& found) {
+    const auto picture = entries[i].picture;
+    std::array<Nearest, 2> nearest;  // images of the same part of the data set, and of other parts
+    index.visit_near(entries[i],
+                     [&](uint32_t other, int distance) { nearest[pictures[other].part != pictures[picture].part].add(other, distance); });
+    for (const auto& of_parts : nearest) {
+      for (const auto& [distance, other] : of_parts.found()) found.push_back(std::minmax(picture, other));
     }
-    const std::lock_guard lock(mutex);
-    pairs.insert(pairs.end(), of_these.begin(), of_these.end());
   });
   std::ranges::sort(pairs);
   pairs.erase(std::ranges::unique(pairs).begin(), pairs.end());
-  std::vector<NearDuplicates> result;
-  run_in_threads(pairs.size(), num_threads, may_continue, [&](size_t begin, size_t end) {
-    std::vector<NearDuplicates> of_these;
-    std::optional<Reference> reference;  // the first image of the latest pair
-    uint32_t of = 0;
-    for (size_t i = begin; i < end; ++i) {
-      const auto& [first, second] = pairs[i];
-      Grey grey;
-      if (!reference || of != first) {
-        normalise(*pictures[first].thumbnail, grey);
-        reference.emplace(grey, structure);
-        of = first;
-      }
-      normalise(*pictures[second].thumbnail, grey);
-      const float similarity = reference->similarity(grey);
-      if (similarity >= kLeastSimilarity) of_these.push_back({first, second, similarity});
-    }
-    const std::lock_guard lock(mutex);
-    result.insert(result.end(), of_these.begin(), of_these.end());
+  auto result = find_in_threads<NearDuplicates>(pairs.size(), num_threads, may_continue, [&](size_t i, std::vector<NearDuplicates>& found) {
+    Grey first, second;
+    normalise(*pictures[pairs[i].first].thumbnail, first);
+    normalise(*pictures[pairs[i].second].thumbnail, second);
+    const float value = similarity(first, second, common.of_kind(first));
+    if (value >= kLeastSimilarity) found.push_back({pairs[i].first, pairs[i].second, value});
   });
   std::ranges::sort(result, {}, [](const NearDuplicates& pair) { return std::pair(pair.first, pair.second); });
   return result;

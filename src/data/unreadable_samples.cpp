@@ -1,19 +1,15 @@
 #include "data/unreadable_samples.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "data/image_file.h"
+#include "data/threads.h"
 
 namespace trainer::data {
 namespace {
-
-constexpr std::chrono::milliseconds kInterval{200};
 
 // Returns why a sample cannot be used, or nullopt if it can.
 std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, DecodedMemory& decoded,
@@ -43,28 +39,20 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
 std::vector<UnreadableSample> find_unreadable_samples(
     const Dataset& dataset, int num_threads, const std::function<bool(int64_t num_read)>& report_progress,
     const std::function<void(int64_t index, const Sample&, const ImageView& image)>& visit) {
-  std::atomic<int64_t> next = 0;
-  std::atomic<int64_t> num_read = 0;
-  std::mutex mutex;  // guards the result
-  std::vector<UnreadableSample> unreadable;
-  const auto work = [&](const std::stop_token& stop) {
+  struct Memory {
     Scratch scratch;
     DecodedMemory decoded;
-    while (!stop.stop_requested()) {
-      const int64_t index = next++;
-      if (index >= dataset.size()) return;
-      if (const auto problem = problem_of(dataset, index, scratch, decoded, visit)) {
-        const std::lock_guard lock(mutex);
-        unreadable.push_back({index, *problem});
-      }
-      ++num_read;
-    }
   };
-  {
-    std::vector<std::jthread> threads;  // stopped and joined at the end of this block
-    for (int i = 0; i < num_threads; ++i) threads.emplace_back(work);
-    while (num_read < dataset.size() && report_progress(num_read)) std::this_thread::sleep_for(kInterval);
-  }
+  std::mutex mutex;  // guards the result
+  std::vector<UnreadableSample> unreadable;
+  const auto report = [&](size_t num_read) { return report_progress(static_cast<int64_t>(num_read)); };
+  for_each_in_threads<Memory>(static_cast<size_t>(dataset.size()), num_threads, report, [&](size_t i, Memory& memory) {
+    const auto index = static_cast<int64_t>(i);
+    if (const auto problem = problem_of(dataset, index, memory.scratch, memory.decoded, visit)) {
+      const std::lock_guard lock(mutex);
+      unreadable.push_back({index, *problem});
+    }
+  });
   std::ranges::sort(unreadable, {}, &UnreadableSample::index);
   return unreadable;
 }

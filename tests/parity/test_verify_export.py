@@ -15,7 +15,7 @@ import numpy
 import onnx
 import torch
 import torchvision
-from PIL import Image, ImageOps
+from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
 BINARY = os.environ["TRAINER_BINARY"]
@@ -110,7 +110,6 @@ class VerifyExportTest(unittest.TestCase):
                 self.assertLess(found["largest_difference"], ROUNDINGS)
                 self.assertLessEqual(found["mean_difference"], found["largest_difference"])
                 self.assertEqual(found["other_first_class"], [])
-                self.assertGreater(found["milliseconds"]["file"], 0)
                 self.assertIn("ONNX Runtime" if name.endswith(".onnx") else "LibTorch", found["engine"])
 
     def test_a_table(self):
@@ -118,8 +117,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertRegex(run.stdout, r"^2 images: .*image\.onnx with ONNX Runtime [\d.]+, and .*network\.pt\n"
                                      r"largest difference of a probability  \d\.\d\de-\d\d, of .*/cat/\d\.png\n"
                                      r"mean difference                      \d\.\d\de-\d\d\n"
-                                     r"different most probable class        0 images\n"
-                                     r"milliseconds per image               \d+\.\d\d, by the checkpoint \d+\.\d\d\n$")
+                                     r"different most probable class        0 images\n$")
         self.assertEqual(run.stderr, "")
 
     def test_a_part_of_the_data_set(self):
@@ -157,34 +155,16 @@ class VerifyExportTest(unittest.TestCase):
                       self.verify(self.export("plain.onnx", checkpoint=plain), "--data", self.images, "--preprocess", "opencv", checkpoint=plain, code=2))
 
     def test_the_exif_orientation(self):
-        """The reported difference of an application that treats it otherwise is computed in Python."""
         photograph = Image.open(pathlib.Path(importlib.util.find_spec("skimage").origin).parent / "data" / "chelsea.png").convert("RGB")
-        folder = self.folder / "turned"
-        folder.mkdir()
-        for orientation in (1, 3, 6):
-            exif = Image.Exif()
-            exif[0x0112] = orientation
-            photograph.save(folder / f"{orientation}.jpg", quality=95, exif=exif)
-        differences = []
-        for path in (folder / "3.jpg", folder / "6.jpg"):
-            with torch.no_grad():
-                as_stored, upright = (self.network(self.transform(image)[None]).softmax(1) for image in (Image.open(path), ImageOps.exif_transpose(Image.open(path))))
-            differences.append((as_stored - upright).abs().max().item())
-        for is_turned_upright, text in ((True, "without the EXIF orientation         {}, of 2 images: the training turned them upright, as an application must\n"),
-                                        (False, "turned by the EXIF orientation       {}, of 2 images: the training left them as stored, as an application must\n")):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        photograph.save(self.folder / "turned.jpg", quality=95, exif=exif)
+        for is_turned_upright in (True, False):
             checkpoint = self.save("turned.pt", self.network,
                                    image_files={"mode": "rgb", "is_turned_upright": is_turned_upright, "channels": 0, "maximum": 0.0})
             file = self.export("turned.onnx", checkpoint=checkpoint)
-            found = json.loads(self.verify(file, "--data", folder, "--json", checkpoint=checkpoint).stdout)
+            found = json.loads(self.verify(file, "--data", self.folder / "turned.jpg", "--json", checkpoint=checkpoint).stdout)
             self.assertLess(found["largest_difference"], ROUNDINGS)
-            self.assertEqual(found["other_orientation"]["num_images"], 2)
-            self.assertAlmostEqual(found["other_orientation"]["largest_difference"], max(differences), delta=ROUNDINGS)
-            self.assertIn(text.format(f"{found['other_orientation']['largest_difference']:.2e}"), self.verify(file, "--data", folder, checkpoint=checkpoint).stdout)
-            # A file that does not take the other size.
-            fixed = self.export("turned_fixed.onnx", "--image-size", "451x300" if is_turned_upright else "300x451", checkpoint=checkpoint)
-            found = json.loads(self.verify(fixed, "--data", folder / "6.jpg", "--json", checkpoint=checkpoint).stdout)
-            self.assertEqual(found["other_orientation"], {"num_images": 0, "largest_difference": 0})
-        self.assertGreater(max(differences), 0.01)
 
     def test_code_of_torchscript_files(self):
         """A file that was not exported from the checkpoint is run only with --trust."""
@@ -324,7 +304,7 @@ class VerifyExportTest(unittest.TestCase):
                 self.assertEqual(error.count("error: "), 1, error)
         weights = self.folder / "weights.pt"
         torch.save(self.network.state_dict(), weights)
-        self.assertIn("it holds weights but no experiment; give a checkpoint", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
+        self.assertIn("this file holds weights but no experiment; give a checkpoint, ", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
 
     def test_a_data_set_of_pixels_and_averaged_parameters(self):
         """Compares enough images for a progress bar."""

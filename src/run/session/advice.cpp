@@ -158,27 +158,8 @@ std::string advice_on_data(const engine::Interval& epoch, int64_t number, const 
                      join(ways, ", or "));
 }
 
-namespace {
-
-// The stored bytes of a sample.
-std::string_view content_of(const data::Sample& sample) {
-  const auto& image = sample.image;
-  const auto bytes = sample.encoded.empty()
-                         ? std::span(image.pixels, static_cast<size_t>(image.channels) * static_cast<size_t>(image.height) *
-                                                       static_cast<size_t>(image.width))
-                         : sample.encoded;
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::string some_of(int64_t count, int64_t num_all) { return fmt::format("{} of {}", count, counted(num_all, "image")); }
-
-}  // namespace
-
 void ImageNotes::add(int64_t index, const data::Sample& sample) {
-  Image image{.content = std::hash<std::string_view>()(content_of(sample)),
-              .index = index,
-              .label = static_cast<int32_t>(sample.target.label),
-              .part = static_cast<uint8_t>(parts_.size() - 1)};
+  Image image{.index = index, .label = static_cast<int32_t>(sample.target.label), .part = static_cast<uint8_t>(parts_.size() - 1)};
   if (!sample.encoded.empty()) {
     const auto traits = data::find_traits(sample.encoded);
     image.is_turned = traits.orientation > 1 && traits.orientation <= 8;
@@ -203,18 +184,11 @@ std::string ImageNotes::describe(const Image& image) const {
 std::vector<std::string> ImageNotes::sentences() {
   std::ranges::sort(images_, {}, [](const Image& image) { return std::pair(image.part, image.index); });
   std::vector<std::string> sentences;
-  add_traits(sentences);
-  add_duplicates(sentences);
-  return sentences;
-}
-
-void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
-  const auto num_all = static_cast<int64_t>(images_.size());
   const auto add = [&](bool Image::*property, std::string_view text) {
     const auto count = std::ranges::count(images_, true, property);
     if (count == 0) return;
-    sentences.push_back(
-        fmt::format("{} {}; the first is {}", some_of(count, num_all), text, describe(*std::ranges::find(images_, true, property))));
+    sentences.push_back(fmt::format("{} of {} {}; the first is {}", count, counted(images_.size(), "image"), text,
+                                    describe(*std::ranges::find(images_, true, property))));
   };
   const bool is_upright = !parts_.empty() && parts_.front().dataset->info().decoding.is_turned_upright;
   add(&Image::is_turned, is_upright
@@ -229,43 +203,7 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
   add(&Image::are_channels_first,
       "are arrays that look like [channels, height, width], but are read as [height, width, channels]; save them with "
       "numpy.moveaxis(array, 0, -1)");
-}
-
-void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {
-  auto images = images_;
-  // Stable, so that images of the same content stay in the order of their parts.
-  std::ranges::stable_sort(images, {}, &Image::content);
-  int64_t num_in_classes = 0, num_in_parts = 0;
-  using Pair = std::pair<Image, Image>;
-  std::optional<Pair> in_classes, in_parts;
-  const auto comes_first = [](const Image& image, const std::optional<Pair>& pair) {
-    return !pair || std::pair(image.part, image.index) < std::pair(pair->first.part, pair->first.index);
-  };
-  for (auto begin = images.begin(); begin != images.end();) {
-    const auto end = std::find_if(begin, images.end(), [&](const Image& image) { return image.content != begin->content; });
-    const auto other_class = std::find_if(begin, end, [&](const Image& image) { return image.label != begin->label; });
-    if (other_class != end) {
-      num_in_classes += end - begin;
-      if (comes_first(*begin, in_classes)) in_classes = {*begin, *other_class};
-    }
-    const auto other_part = std::find_if(begin, end, [&](const Image& image) { return image.part != begin->part; });
-    if (other_part != end) {
-      num_in_parts += end - other_part;
-      if (comes_first(*begin, in_parts)) in_parts = {*begin, *other_part};
-    }
-    begin = end;
-  }
-  const auto num_all = static_cast<int64_t>(images.size());
-  if (in_classes) {
-    sentences.push_back(fmt::format("{} have the same content as an image of another class; the first is {}, the same as {}",
-                                    some_of(num_in_classes, num_all), describe(in_classes->first), describe(in_classes->second)));
-  }
-  if (in_parts) {
-    sentences.push_back(
-        fmt::format("{} are validation images with the same content as training images, so the validation results are too good; the first "
-                    "is {}, the same as {}",
-                    some_of(num_in_parts, num_all), describe(in_parts->second), describe(in_parts->first)));
-  }
+  return sentences;
 }
 
 void warn_of_images(const data::Dataset& training, Logger& logger) {

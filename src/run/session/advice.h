@@ -30,7 +30,7 @@ void check_batch_norm_counts(const Recipe& recipe, engine::Network& network, con
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment);
 
 // Collects properties of samples that may be unintended: EXIF orientations, 16 bits per channel of which only 8 are used, files of
-// several images, arrays whose channels come first, and the same content in several classes or in both training and validation.
+// several images, and arrays whose channels come first.
 class ImageNotes {
  public:
   // Begins a part of the data, "training" or "validation", to which the next samples belong. `dataset` must outlive this object.
@@ -47,7 +47,6 @@ class ImageNotes {
     const data::Dataset* dataset;
   };
   struct Image {
-    uint64_t content = 0;  // a hash of its bytes
     int64_t index = 0;
     int32_t label = 0;
     uint8_t part = 0;
@@ -58,8 +57,6 @@ class ImageNotes {
   };
 
   std::string describe(const Image& image) const;
-  void add_traits(std::vector<std::string>& sentences) const;
-  void add_duplicates(std::vector<std::string>& sentences) const;
 
   std::vector<Part> parts_;
   std::mutex mutex_;  // guards the images

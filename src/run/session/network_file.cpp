@@ -33,6 +33,12 @@ bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find
 
 config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
   const state::View file(tree_, path_);
+  if (!has_experiment()) {
+    throw UsageError(fmt::format(
+        "{}: this file holds weights but no experiment; give a checkpoint, or in predict and eval also the network's experiment file "
+        "with --config FILE",
+        path_));
+  }
   const auto source = path_ + ": config";
   config::Experiment experiment;
   try {
@@ -53,10 +59,6 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
 
 config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                                 const config::Registries& registries) const {
-  if (config.empty() && !has_experiment()) {
-    throw UsageError(
-        fmt::format("{}: this file holds weights but no experiment; give the network's experiment file with --config FILE", path_));
-  }
   if (config.empty()) return load_experiment(overrides, registries);
   auto experiment = config::load(config, overrides, registries);
   experiment.model.init_from.clear();

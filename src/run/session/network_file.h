@@ -23,10 +23,10 @@ class NetworkFile {
   const std::string& path() const { return path_; }
   const state::Tree& tree() const { return tree_; }
   bool has_experiment() const;
-  // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws CheckpointError if the file
-  // contains no experiment, and the errors of config::load().
+  // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws the errors
+  // of config::load(), and UsageError if the file contains no experiment.
   config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
-  // The experiment of the file `config`, or the checkpoint's if `config` is empty. Throws UsageError if there is none.
+  // The experiment of the file `config`, or the checkpoint's if `config` is empty.
   config::Experiment load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                      const config::Registries& registries) const;
   // The names of a checkpoint's classes; empty if the file does not contain them.

@@ -59,11 +59,11 @@ TEST(Combine, AllProblemsAreReported) {
   }
 }
 
-TEST(DescribeSweep, MeansOverTheSeeds) {
-  RunSet set{.suffix = "_sweep", .folder = "runs/x"};
+TEST(DescribeRuns, MeansOverTheSeeds) {
+  RunSet set{.name = "sweep", .folder = "runs/x"};
   set.runs = combine({{"seed", {"1", "2"}}, {"lr", {"8", "9"}}});
   const auto with = [](double top1) { return history::Json{{"step", 5}, {"metrics", {{"top1", top1}}}}; };
-  const auto sweep = describe_sweep(set, {with(0.5), with(0.25), with(1), history::Json::object()});
+  const auto sweep = describe_runs(set, {with(0.5), with(0.25), with(1), history::Json::object()});
   ASSERT_EQ(sweep["groups"].size(), 2U);
   EXPECT_EQ(sweep["groups"][0]["values"], history::Json({{"lr", "8"}}));
   EXPECT_DOUBLE_EQ(sweep["groups"][0]["mean"]["top1"].get<double>(), 0.75);

@@ -2,15 +2,15 @@
 // Statistics of the images of a data set: their sizes and the values of their pixels.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "data/dataset.h"
 #include "run/session/advice.h"
 #include "trainer/component.h"
 
-namespace trainer::commands {
+namespace trainer::inspection {
 
 struct ImageSize {
   int height = 0;
@@ -31,16 +31,17 @@ struct PixelStatistics {
   int64_t num_images = 0;        // that could be read
 };
 
-// Fewer images are read so quickly that no progress is shown.
-inline constexpr size_t kWorthShowing = 500;
+// Receives the number of samples that were read so far, many times a second.
+using ReportProgress = std::function<void(int64_t num_read)>;
 
-// The sizes of these samples. Adds the samples to the latest part of `notes`, to which they must belong. `logger` receives the progress.
-// Reads in several threads. Skips images that cannot be read; other errors throw Error.
-ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger);
+// The sizes of these samples. Adds the samples to the latest part of `notes`, to which they must belong. Reads in several threads. Skips
+// images that cannot be read; other errors throw Error.
+ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes,
+                      const ReportProgress& report = {});
 
 // The statistics of these samples after `transforms`, which must not contain normalize. Uses all pixels, and adds them in an order that
 // does not depend on the threads. Throws like find_sizes(), and DataError if no image can be read.
 PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
-                               const std::vector<ComponentConfig>& transforms, Logger& logger);
+                               const std::vector<ComponentConfig>& transforms, const ReportProgress& report = {});
 
-}  // namespace trainer::commands
+}  // namespace trainer::inspection

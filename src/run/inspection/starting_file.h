@@ -3,13 +3,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "commands/image_survey.h"
 #include "config/yaml.h"
 #include "data/dataset.h"
+#include "run/inspection/image_survey.h"
 
-namespace trainer::commands {
+namespace trainer::inspection {
 
 // What is known about a data set.
 struct DatasetFacts {
@@ -46,9 +47,12 @@ ImagePreparation choose_preparation(const DatasetFacts& facts);
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
 // Whether the file only trains the last layer, on features that are computed once: without a GPU, all layers would take hours.
 bool caches_features(const DatasetFacts& facts, const ImagePreparation& preparation);
-// A file for that data set.
-std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);
-// A file for CIFAR-10, which training downloads.
-std::string starting_file_without_data();
+// A file for that data set: kStartingFile with its values.
+std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& measured);
 
-}  // namespace trainer::commands
+// The texts of starting_file.yaml and starting_file_of_cifar10.yaml, embedded by CMake.
+extern const std::string_view kStartingFile;
+// A file for CIFAR-10, which training downloads.
+extern const std::string_view kStartingFileOfCifar10;
+
+}  // namespace trainer::inspection

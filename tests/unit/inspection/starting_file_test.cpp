@@ -1,13 +1,14 @@
+#include "run/inspection/starting_file.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <numeric>
 
-#include "commands/init.h"
 #include "config/load.h"
 #include "run/session/registries.h"
 
-namespace trainer::commands {
+namespace trainer::inspection {
 namespace {
 
 using ::testing::HasSubstr;
@@ -179,7 +180,7 @@ TEST(StartingFile, AcceptsTheNumbersOfEpochsThatItsFirstLinesAndTheDocumentation
   auto without_gpu = photos({600, 400}, {{480, 640}});
   without_gpu.has_gpu = false;
   for (const auto& text : {file_for(photos({600, 400}, {{480, 640}})), file_for(without_gpu), file_for(photos({20, 20}, {{32, 32}})),
-                           file_for(photos({100'000, 100'000}, {{32, 32}})), starting_file_without_data()}) {
+                           file_for(photos({100'000, 100'000}, {{32, 32}})), std::string(kStartingFileOfCifar10)}) {
     EXPECT_THAT(text, HasSubstr("training.epochs=5\n"));
     for (const int64_t epochs : {3, 5}) {
       const auto experiment =
@@ -213,9 +214,9 @@ TEST(JudgeFolders, SaysWhatTheFoldersLookLike) {
 }
 
 TEST(StartingFile, WithoutData) {
-  const auto experiment = load(starting_file_without_data());
+  const auto experiment = load(std::string(kStartingFileOfCifar10));
   EXPECT_EQ(experiment.dataset.component.name, "cifar10");
 }
 
 }  // namespace
-}  // namespace trainer::commands
+}  // namespace trainer::inspection

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace trainer::data {
+
+// Calls work(i, memory) for each i below `size` on several threads, each with a Memory of its own. The calling thread calls `may_continue`
+// many times a second with the number of calls that are done; if it returns false, the rest is skipped. Rethrows the first exception of
+// `work`.
+template <class Memory, class Work>
+void for_each_in_threads(size_t size, int num_threads, const std::function<bool(size_t num_done)>& may_continue, const Work& work) {
+  constexpr std::chrono::milliseconds kInterval{20};
+  std::atomic<size_t> next = 0, num_done = 0;
+  std::mutex mutex;  // guards `failure`
+  std::exception_ptr failure;
+  const auto run = [&](const std::stop_token& stop) {
+    try {
+      Memory memory;
+      for (size_t i = next++; i < size && !stop.stop_requested(); i = next++) {
+        work(i, memory);
+        ++num_done;
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next = num_done = size;
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < num_threads; ++i) threads.emplace_back(run);
+  while (num_done < size && may_continue(num_done)) std::this_thread::sleep_for(kInterval);
+  threads.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace trainer::data
