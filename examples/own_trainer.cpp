@@ -1,4 +1,4 @@
-// A custom network and data set in the training loop of `trainer`. Saves checkpoints in FOLDER, and continues from the newest one.
+// A custom network and data set in the training loop of `trainer`. FOLDER is the run directory: a run that was stopped continues.
 //   torchrun --nproc-per-node 2 --no-python ./own_trainer FOLDER [EPOCHS]
 #include <torch/torch.h>
 #include <trainer/trainer.h>
@@ -44,7 +44,6 @@ class Stripes : public data::Dataset {
 
 int main(int argc, char** argv) try {
   if (argc < 2) return std::cerr << "usage: own_trainer FOLDER [EPOCHS]\n", 2;
-  const std::filesystem::path folder = argv[1];
   const auto run = trainer::distributed::init_process_group();
   trainer::TrainerParts parts{
       .model = [](const auto&) { return std::make_shared<Net>(); },
@@ -56,10 +55,7 @@ int main(int argc, char** argv) try {
           trainer::read_components(data::transform_registry(), "[random_crop: {size: 24, padding: 2}, random_vertical_flip]"),
       .lr_schedule = trainer::read_component(trainer::optim::lr_scheduler_registry(), "cosine")};
   trainer::Trainer training(*run, std::move(parts),
-                            {.plan = {.global_batch_size = 32, .epochs = argc > 2 ? std::stoll(argv[2]) : 3}, .checkpoint_folder = folder});
-  // Rank 0 decides, because all ranks must resume or none.
-  const bool resumes = run->world()->broadcast_bytes(std::filesystem::exists(folder / "last.pt") ? "yes" : "no") == "yes";
-  if (resumes) training.resume(folder / "last.pt");
+                            {.plan = {.global_batch_size = 32, .epochs = argc > 2 ? std::stoll(argv[2]) : 3}, .run_directory = argv[1]});
   const auto end = training.run();
   const auto test = training.evaluate(std::make_shared<Stripes>(300));
   std::cout << end.reason + " " + std::to_string(trainer::reporting::value_of(test.metrics, "top1").value()) + "\n";

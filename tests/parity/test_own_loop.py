@@ -3,6 +3,7 @@ examples/own_trainer.cpp resumes bit for bit, on one rank and on two.
 
 Python's SyncBatchNorm does not support the CPU; the one here normalises by sums over the ranks, which autograd differentiates."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -85,10 +86,10 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_program(self, name, *args, ranks=RANKS):
+    def run_program(self, name, *args, ranks=RANKS, code=0):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--no-python"] if ranks > 1 else []
         run = subprocess.run([*launcher, PROGRAMS / name, *args], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.returncode, code, run.stderr)
         return run
 
 
@@ -139,6 +140,11 @@ class OwnLoopTest(ProgramTest):
             self.assertTrue(all(0 < loss < 4 for loss in losses), losses)
 
 
+def losses_of(run):
+    events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(event["step"], event["loss"]) for event in events if event["event"] in ("train", "validation")]
+
+
 class OwnTrainerTest(ProgramTest):
     def test_it_learns_and_resumes_bit_for_bit(self):
         for ranks in (1, 2):
@@ -148,11 +154,16 @@ class OwnTrainerTest(ProgramTest):
             printed = run.stderr
             self.assertEqual(printed.count("epoch 3/3  step 31/31"), 1, "rank 0 alone prints:\n" + printed)
             self.assertIn("validation/top1  final 100.00%", printed)
-            first, *_, last = sorted(straight.glob("step_*.pt"))
-            resumed.mkdir()
-            shutil.copy(first, resumed / "last.pt")
+            first, *others, last = sorted((straight / "checkpoints").glob("step_*.pt"))
+            shutil.copytree(straight, resumed, symlinks=True)
+            # As if the run had ended after its first checkpoint.
+            for name in ("last.pt", "best.pt", last.name, *(file.name for file in others)):
+                (resumed / "checkpoints" / name).unlink()
+            (resumed / "summary.json").unlink()
             self.run_program("own_trainer", resumed, ranks=ranks)
-            ours, theirs = (torch.load(folder / last.name, weights_only=True) for folder in (resumed, straight))
+            ours, theirs = (torch.load(folder / "checkpoints" / last.name, weights_only=True) for folder in (resumed, straight))
+            self.assertEqual(losses_of(resumed), losses_of(straight))
+            self.assertIn("is complete; raise training.epochs", self.run_program("own_trainer", straight, ranks=1, code=1).stderr)
             self.assertEqual(list(ours["model"]), list(theirs["model"]))
             for name, value in ours["model"].items():
                 self.assertTrue(torch.equal(value, theirs["model"][name]), name)
