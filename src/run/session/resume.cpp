@@ -64,9 +64,7 @@ bool only_trains_longer(const std::vector<config::Difference>& changes) {
   return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
 }
 
-std::string sampler_file(const ComponentConfig& sampler) {
-  return dynamic_cast<const data::SamplerOptions&>(*sampler.options).file();
-}
+std::string sampler_file(const ComponentConfig& sampler) { return dynamic_cast<const data::SamplerOptions&>(*sampler.options).file(); }
 
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
   const auto files = state::View(checkpoint.tree, checkpoint.file.string()).at("event_files");
