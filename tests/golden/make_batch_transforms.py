@@ -24,7 +24,7 @@ LISTS = {
     "mixup: {alpha: 0.2}, cutmix": v2.RandomChoice([v2.MixUp(alpha=0.2), v2.CutMix()]),
 }
 MEASURED = ("mixup: {alpha: 0.2}", "cutmix", "mixup: {alpha: 0.2}, cutmix")
-NUM_SEEDS = 12
+NUM_SEEDS = 6
 NUM_SAMPLES = 2_000
 FEWEST = 10
 

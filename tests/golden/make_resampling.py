@@ -12,7 +12,7 @@ import torchvision.transforms.functional as F
 from PIL import Image, ImageOps
 from torchvision.transforms import v2
 
-SIZES = [(1, 9), (7, 5), (31, 47), (64, 64), (100, 75), (375, 500)]
+SIZES = [(1, 9), (64, 64), (100, 75), (375, 500)]
 
 
 def fnv1a(data):
