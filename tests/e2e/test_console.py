@@ -113,13 +113,18 @@ class ConsoleTest(FolderCase):
         self.assertNotRegex(text, r"\x1b\[\d*m")
         self.assertEqual(len(HEADING.findall("\n".join(screen.lines()))), 1)
 
-    def test_a_dumb_terminal_gets_lines(self):
-        text, screen = self.on_terminal(80, term="dumb")
-        self.assertNotIn("\x1b", text)
-        shown = "\n".join(screen.lines())
-        self.assertIsNone(HEADING.search(shown), shown)
-        self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", shown)), 21, shown)
-        self.assertEqual(len(re.findall(r"(?m)^validation  epoch [24]/4  ", shown)), 2, shown)
+    def test_a_terminal_that_cannot_erase_gets_lines(self):
+        for term in ("dumb", ""):
+            with self.subTest(term=term):
+                text, screen = self.on_terminal(80, name=f"term-{term}", term=term)
+                self.assertNotIn("\x1b", text)
+                self.assertNotIn("\r", text.replace("\r\n", "\n"))
+                # The program does not wrap the lines from "files in" on.
+                self.assertEqual(terminal.show(text[:text.index("files in ")], 80).wrapped, [], text)
+                shown = "\n".join(screen.lines())
+                self.assertIsNone(HEADING.search(shown), shown)
+                self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", shown)), 21, shown)
+                self.assertEqual(len(re.findall(r"(?m)^validation  epoch [24]/4  ", shown)), 2, shown)
 
     def test_a_terminal_that_changes_its_width(self):
         ours, theirs = pty.openpty()

@@ -32,7 +32,16 @@ class FolderCase(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.run_dir = self.folder / "run"
 
+    def ran(self, *args, **options):
+        """Runs the program, which has to succeed."""
+        process = trainer(*args, **options)
+        self.assertEqual(process.returncode, 0, process.err)
+        return process
+
 
 class ProgramCase(FolderCase):
     def train(self, *args, **options):
         return trainer(*args, "--run-dir", self.run_dir, **options)
+
+    def trained(self, *args, **options):
+        return self.ran(*args, "--run-dir", self.run_dir, **options)
