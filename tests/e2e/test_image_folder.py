@@ -11,7 +11,7 @@ import unittest
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from program import ROOT, FolderCase, trainer  # noqa: E402
+from program import ROOT, FolderCase, events, trainer  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
@@ -31,11 +31,6 @@ def quickstart_on(folder):
     return ["--config", QUICKSTART, "dataset.name=image_folder", f"dataset.root={folder}",
             f"dataset.train_transforms=[{{resize: {{size: [32, 32]}}}}, {crop_and_flip}, {normalize}]",
             f"dataset.validation_transforms=[{{center_crop: {{size: 32}}}}, {normalize}]"]
-
-
-def events(run_dir, kind):
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == kind]
 
 
 def metrics(run_dir):

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from launches import ranks_of  # noqa: E402
-from program import BINARY, LINEAR, ROOT, FolderCase  # noqa: E402
+from program import BINARY, LINEAR, ROOT, FolderCase, events  # noqa: E402
 
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
 
@@ -62,8 +62,7 @@ class LaunchTest(FolderCase):
         self.assertEqual(run.returncode, 0, run.err)
         for line in ("training  1 epoch ", "step 2/4", "step 4/4", "validation  epoch 1/1", "done  4 steps"):
             self.assertEqual(run.err.count(line), 1, run.err)
-        lines = [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
-        self.assertEqual([line["num_samples"] for line in lines if line["event"] == "validation"], [500])
+        self.assertEqual([event["num_samples"] for event in events(self.run_dir, "validation")], [500])
         self.assertEqual(json.loads((self.run_dir / "environment.json").read_text())["world_size"], 2)
 
     def test_three_ranks_share_a_batch_of_fifty(self):
@@ -107,8 +106,8 @@ class LaunchTest(FolderCase):
                 self.assertEqual(subprocess.run(args, cwd=ROOT, preexec_fn=forsake, umask=0o002, timeout=120).returncode, 0)
                 # A program that kept SIGCHLD ignored would not learn of the end of `cat`, and would wait for it.
                 self.assertLess(time.monotonic() - begin, 30)
-                events = [json.loads(line)["event"] for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
-                self.assertEqual((events[0], events[-1]), ("start", "end"))
+                written = events(self.run_dir)
+                self.assertEqual((written[0]["event"], written[-1]["event"]), ("start", "end"))
                 for path in self.run_dir.rglob("*"):
                     self.assertEqual(path.stat().st_mode & 0o777, 0o775 if path.is_dir() else 0o664, path)
 

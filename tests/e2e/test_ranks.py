@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import ENVIRONMENT  # noqa: E402
 from ports import free_port  # noqa: E402
-from program import BINARY, ROOT, FolderCase  # noqa: E402
+from program import BINARY, ROOT, FolderCase, events  # noqa: E402
 from stranger import Stranger  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
@@ -50,11 +50,6 @@ def wait_for_port(port):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
-
-
-def events(run_dir, kind):
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == kind]
 
 
 def foreign_server(test, answer):

@@ -11,13 +11,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from launches import write_safetensors  # noqa: E402
-from program import LINEAR, ProgramCase, start, trainer  # noqa: E402
+from program import LINEAR, ProgramCase, events, start, trainer  # noqa: E402
 from troubleshooting import plants  # noqa: E402
-
-
-def events(run_dir, kind=None):
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if kind in (None, line["event"])]
 
 
 def results(run_dir):

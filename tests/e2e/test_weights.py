@@ -90,6 +90,15 @@ class WeightsTest(FolderCase):
     def fetch(self, *args):
         return self.trainer("weights", "fetch", *(args or [self.url]))
 
+    def serve_own_weights(self):
+        """Trains, and serves the network. Returns the experiment and the file."""
+        config, weights = self.folder / "x.yaml", self.folder / "own.pth"
+        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
+        self.ran("--config", config, *RUN, "--run-dir", self.folder / "first")
+        self.ran("export", "--checkpoint", self.folder / "first", "--format", "state_dict", "--output", weights)
+        self.server.body = weights.read_bytes()
+        return config, weights
+
     def assert_fetched(self, run):
         self.assertEqual((run.returncode, run.out), (0, f"{self.file}\n"), run.err)
         self.assertEqual(self.file.read_bytes(), self.server.body)
@@ -292,11 +301,7 @@ class WeightsTest(FolderCase):
             self.assertIn(message, run.err)
 
     def test_secrets_of_a_url_are_only_in_its_request(self):
-        config = self.folder / "x.yaml"
-        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
-        self.ran("--config", config, *RUN, "--run-dir", self.folder / "first")
-        self.ran("export", "--checkpoint", self.folder / "first", "--format", "state_dict", "--output", self.folder / "own.pth")
-        self.server.body = (self.folder / "own.pth").read_bytes()
+        config, _ = self.serve_own_weights()
         asked = []
         self.server.answer = lambda handler, number: (asked.append((handler.path, handler.headers["Authorization"])), handler.send_body())
         address = self.server.url.removeprefix("http://")
@@ -332,12 +337,7 @@ class WeightsTest(FolderCase):
         self.assertEqual(self.fetch(f"http://bob:PASSW0RD@{address}/own.pth").out, self.fetch(f"http://***@{address}/own.pth").out)
 
     def test_a_training_begins_with_them(self):
-        config = self.folder / "x.yaml"
-        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
-        self.ran("--config", config, *RUN, "--run-dir", self.folder / "first")
-        exported = self.folder / "weights.pth"
-        run = self.ran("export", "--checkpoint", self.folder / "first" / "checkpoints" / "last.pt", "--format", "state_dict", "--output", exported)
-        self.server.body = exported.read_bytes()
+        config, exported = self.serve_own_weights()
         url = f"{self.server.url}/demo-{hashlib.sha256(self.server.body).hexdigest()[:16]}.pth"
         # The training is the same as with the file itself; afterwards, the run needs neither the server nor the file.
         by_file = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "file", f"model.init_from={exported}")

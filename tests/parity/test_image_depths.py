@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from program import FolderCase, trainer  # noqa: E402
+from program import FolderCase, events, trainer  # noqa: E402
 
 SIZE = 12
 FILTERS = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
@@ -56,8 +56,17 @@ def tiff(values, planar=False, tile=None, big_endian=False):
 
 
 def losses(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [[line["loss"] for line in lines if line["event"] == event] for event in ("train", "validation")]
+    return [[event["loss"] for event in events(run, kind)] for kind in ("train", "validation")]
+
+
+def write(path, content):
+    """Writes bytes, an image of Pillow or an array."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, Image.Image):
+        content.save(path)
+    else:
+        np.save(path, content)
 
 
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
@@ -71,12 +80,7 @@ class ImageDepthsTest(FolderCase):
         paths = []
         for i, (ending, content) in enumerate(files):
             paths.append(folder / f"{i:02}{ending}")
-            if isinstance(content, bytes):
-                paths[-1].write_bytes(content)
-            elif isinstance(content, Image.Image):
-                content.save(paths[-1])
-            else:
-                np.save(paths[-1], content)
+            write(paths[-1], content)
         config = {"experiment": "x", "model": {"name": "layers", "layers": ["flatten", {"linear": {"name": "head"}}]},
                   "dataset": {"name": "image_folder", "root": str(self.folder / "data"), "mode": mode, "train_transforms": transforms,
                               "validation_transforms": transforms, "validation_split": 0, **keys},
@@ -204,13 +208,7 @@ class ImageDepthsTest(FolderCase):
             folder = self.folder / "data" / name
             folder.mkdir(parents=True, exist_ok=True)
             for i, (ending, content) in enumerate(files):
-                path = folder / f"{i:02}{ending}"
-                if isinstance(content, bytes):
-                    path.write_bytes(content)
-                elif isinstance(content, Image.Image):
-                    content.save(path)
-                else:
-                    np.save(path, content)
+                write(folder / f"{i:02}{ending}", content)
         config = {"experiment": "x", "model": {"name": "resnet20"}, "training": {"epochs": 2}, "optimizer": {"name": "sgd", "lr": 0.1},
                   "dataset": {"name": "image_folder", "root": str(self.folder / "data"), "validation_split": 0.25,
                               "train_transforms": list(transforms) or [{"resize": {"size": [8, 8]}}], "validation_transforms": [{"resize": {"size": [8, 8]}}], **keys},

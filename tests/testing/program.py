@@ -1,5 +1,6 @@
 """Runs of the program as a user starts it. TRAINER_BINARY is the program."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,12 @@ def trainer(*args, **options):
     process = start(*args, **options)
     process.out, process.err = process.communicate(timeout=120)
     return process
+
+
+def events(run_dir, kind=None):
+    """The events of a run, or those of one kind."""
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if kind in (None, line["event"])]
 
 
 class FolderCase(unittest.TestCase):
