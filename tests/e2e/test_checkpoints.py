@@ -50,11 +50,16 @@ class CheckpointsTest(LaunchCase):
         _, err = process.communicate(timeout=120)
         return err, process.returncode
 
+    def trained(self, *args, **options):
+        """Trains to a successful end; returns stderr."""
+        err, code = self.train(*args, **options)
+        self.assertEqual(code, 0, err)
+        return err
+
     def straight(self, *args):
         """An uninterrupted run; returns its run directory."""
         run_dir = self.folder / "straight"
-        err, code = self.train(*args, run_dir=run_dir)
-        self.assertEqual(code, 0, err)
+        self.trained(*args, run_dir=run_dir)
         return run_dir
 
     def assert_equal_runs(self, run_dir, straight):
@@ -70,8 +75,7 @@ class CheckpointsTest(LaunchCase):
                     self.run_dir = self.folder / f"{point}-{number}"
                     err, code = self.train(fault=f"0 save_{point} {3 + number} kill")
                     self.assertEqual(code, -signal.SIGKILL, err)
-                    err, code = self.train()
-                    self.assertEqual(code, 0, err)
+                    err = self.trained()
                     self.assertIn("resumes from", err)
                     self.assert_equal_runs(self.run_dir, straight)
                     self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
@@ -81,8 +85,7 @@ class CheckpointsTest(LaunchCase):
         err, code = self.train(fault=f"0 save_before_link {len(saved_checkpoints(straight)) + 1} kill")
         self.assertEqual(code, -signal.SIGKILL, err)
         self.assertEqual((self.run_dir / "checkpoints/last.pt").resolve().name, "step_00000028.pt")
-        err, code = self.train()
-        self.assertEqual(code, 0, err)
+        self.trained()
         self.assert_equal_runs(self.run_dir, straight)
         self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
         files = [sorted(file.name for file in (run / "checkpoints").iterdir()) for run in (self.run_dir, straight)]
@@ -100,8 +103,7 @@ class CheckpointsTest(LaunchCase):
                     process.wait(seconds)
                 process.kill()
                 process.communicate()
-                err, code = self.train()
-                self.assertEqual(code, 0, err)
+                self.trained()
                 self.assert_equal_runs(self.run_dir, straight)
                 self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
 
@@ -146,8 +148,7 @@ class CheckpointsTest(LaunchCase):
         err, code = self.train("training.epochs=3", fault="0 training 24 kill")
         files = sorted((self.run_dir / "checkpoints").glob("step_*.pt"))
         os.truncate(files[-1], files[-1].stat().st_size // 2)
-        err, code = self.train()
-        self.assertEqual(code, 0, err)
+        err = self.trained()
         self.assertIn(f"resumes from {files[-2]}", err)
         row.check(self, err)
         self.assert_equal_runs(self.run_dir, straight)
@@ -243,8 +244,7 @@ class CheckpointsTest(LaunchCase):
     def test_a_resumed_run_in_another_folder_has_the_best_checkpoint(self):
         def best_step(run_dir):
             step = json.loads((run_dir / "summary.json").read_text())["best"]["step"]
-            out, err, code = self.run_tool("checkpoint", "info", run_dir / "checkpoints" / "best.pt")
-            self.assertEqual(code, 0, err)
+            out = self.ran("checkpoint", "info", run_dir / "checkpoints" / "best.pt").out
             self.assertRegex(out, rf"(?m)^step +{step}$")
             return step
 
@@ -252,13 +252,11 @@ class CheckpointsTest(LaunchCase):
         step = best_step(straight)
         # With a learning rate of 0, no validation improves.
         longer = ("training.epochs=4", "optimizer.lr=0", "lr_scheduler={name: constant}")
-        err, code = self.train("--resume", str(straight), *longer)
-        self.assertEqual(code, 0, err)
+        err = self.trained("--resume", str(straight), *longer)
         self.assertEqual(best_step(self.run_dir), step)
         self.assertIn("best.pt is ", err)
         # Resumes from the folder of the resumed run, where best.pt is a file.
-        err, code = self.train("--resume", str(self.run_dir), *longer, "training.epochs=5", run_dir=self.folder / "third")
-        self.assertEqual(code, 0, err)
+        self.trained("--resume", str(self.run_dir), *longer, "training.epochs=5", run_dir=self.folder / "third")
         self.assertEqual(best_step(self.folder / "third"), step)
 
     def test_resume_option(self):
@@ -269,8 +267,7 @@ class CheckpointsTest(LaunchCase):
         checkpoint = self.run_dir / "checkpoints" / "step_00000007.pt"
         # Any checkpoint can be resumed into another folder. In the folder of the run, newer checkpoints would be lost.
         other = self.folder / "other"
-        err, code = self.train("--resume", str(checkpoint), run_dir=other)
-        self.assertEqual(code, 0, err)
+        err = self.trained("--resume", str(checkpoint), run_dir=other)
         self.assertIn(f"resumes from {checkpoint}: epoch 1, step 7", err)
         self.assertEqual(tensors(other), tensors(self.straight()))
         (self.run_dir / "summary.json").unlink()
@@ -288,14 +285,12 @@ class CheckpointsTest(LaunchCase):
         err, code = self.train("--resume", str(straight))
         self.assertEqual(code, 2, err)
         self.assertRegex(err, r"error: --resume \S+/step_00000030\.pt: its training of 3 epochs is complete; raise training\.epochs")
-        err, code = self.train("--resume", str(straight), "training.epochs=4", run_dir=self.folder / "longer")
-        self.assertEqual(code, 0, err)
+        self.trained("--resume", str(straight), "training.epochs=4", run_dir=self.folder / "longer")
         for folder in (straight, straight / "checkpoints"):
             newest = straight / "checkpoints" / "step_00000030.pt"
             if newest.exists():
                 newest.rename(self.folder / newest.name)
-            err, code = self.train("--resume", str(folder), run_dir=self.folder / folder.name / "resumed")
-            self.assertEqual(code, 0, err)
+            err = self.trained("--resume", str(folder), run_dir=self.folder / folder.name / "resumed")
             self.assertRegex(err, r"resumes from \S+/step_00000028\.pt")
         empty = self.folder / "empty"
         empty.mkdir()
@@ -372,8 +367,7 @@ class CheckpointsTest(LaunchCase):
         self.train(fault="0 training 24 kill")
         err, code = self.train("model={name: resnet20}", "seed=7")
         row.check(self, err, code)
-        err, code = self.train("optimizer.lr=0.001", "training.epochs=2")
-        self.assertEqual(code, 0, err)
+        err = self.trained("optimizer.lr=0.001", "training.epochs=2")
         self.assertRegex(err, r"changed since the checkpoint: optimizer\.lr: 0\.001, not ")
 
     def test_a_restart_resumes(self):
@@ -392,16 +386,14 @@ class CheckpointsTest(LaunchCase):
     def test_verify_resume(self):
         for launcher, args in (([], []), (["launch", "--nproc-per-node", "2", "--"], []),
                                (["launch", "--nproc-per-node", "2", "--"], ["loss={class_weights: auto}"])):
-            out, err, code = self.run_tool(*launcher, "verify-resume", *RUN, *args, "--steps", "14")
-            self.assertEqual(code, 0, err)
+            out = self.ran(*launcher, "verify-resume", *RUN, *args, "--steps", "14").out
             self.assertRegex(out, r"^equal, bit for bit, in \d+ tensors: 14 steps without interruption, and 7 \+ 7 steps with a checkpoint between them$")
 
     def test_verify_resume_with_each_algorithm_of_convolutions(self):
         for convolution in ("direct", "winograd2", "winograd4"):
             with self.subTest(convolution):
-                out, err, code = self.run_tool("verify-resume", *RUN, "model={name: resnet20, num_classes: 10}", "amp.enabled=false",
-                                               f"runtime.convolution={convolution}", "--steps", "6")
-                self.assertEqual(code, 0, err)
+                out = self.ran("verify-resume", *RUN, "model={name: resnet20, num_classes: 10}", "amp.enabled=false",
+                               f"runtime.convolution={convolution}", "--steps", "6").out
                 self.assertIn("equal, bit for bit", out)
 
     def test_verify_resume_reports_startup_errors_once(self):
@@ -439,8 +431,7 @@ class CheckpointsTest(LaunchCase):
     def test_checkpoint_commands(self):
         checkpoints = self.straight() / "checkpoints"
         first, last = sorted(checkpoints.glob("step_*.pt"))[-2:]
-        out, err, code = self.run_tool("checkpoint", "info", last)
-        self.assertEqual(code, 0, err)
+        out = self.ran("checkpoint", "info", last).out
         self.assertRegex(out, r"(?m)^step +30$")
         out, err, code = self.run_tool("checkpoint", "verify", first, last)
         self.assertEqual((code, out.count("good: ")), (0, 2), err)
@@ -449,8 +440,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 1, err)
         self.assertRegex(out, r"(?m)^model\.conv\.weight: 432 of 432 values, by up to ")
         average = self.folder / "average.pt"
-        out, err, code = self.run_tool("checkpoint", "average", last, last, "--output", average)
-        self.assertEqual(code, 0, err)
+        self.ran("checkpoint", "average", last, last, "--output", average)
         out, err, code = self.run_tool("checkpoint", "diff", average, last)
         self.assertEqual([line for line in out.splitlines() if line.startswith("model")], [], out)
         os.truncate(first, 1000)

@@ -50,12 +50,10 @@ class ConfigTest(FolderCase):
 
     def test_a_file_with_a_base_is_the_same_run_as_one_without(self):
         self.file.write_text(f"base: {LINEAR}\nexperiment: mine\ntraining: {{epochs: 1}}\n")
-        run = trainer("--config", self.file, "--run-dir", self.run_dir)
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran("--config", self.file, "--run-dir", self.run_dir)
         resolved = (self.run_dir / "config.yaml").read_text()
         self.assertNotIn("base", resolved)
-        again = trainer("--config", self.run_dir / "config.yaml", "--run-dir", self.run_dir)
-        self.assertEqual(again.returncode, 0, again.err)
+        again = self.ran("--config", self.run_dir / "config.yaml", "--run-dir", self.run_dir)
         self.assertNotIn("changed since", again.err)
         self.file.write_text(f"base: {LINEAR}\nexperiment: mine\nloging: {{}}\n")
         run = trainer("config", "show", "--config", self.file)
@@ -63,8 +61,7 @@ class ConfigTest(FolderCase):
 
     def test_origins(self):
         self.file.write_text(f"base: {LINEAR}\nexperiment: mine\n")
-        run = trainer("config", "show", "--origin", "--config", self.file, "seed=7")
-        self.assertEqual(run.returncode, 0, run.err)
+        run = self.ran("config", "show", "--origin", "--config", self.file, "seed=7")
         self.assertRegex(run.out, rf"(?m)^experiment: mine  # {self.file}:2$")
         self.assertRegex(run.out, r"(?m)^seed: 7  # command line$")
         self.assertRegex(run.out, rf"(?m)^model.name: demo_linear  # {LINEAR}:\d+$")
@@ -99,8 +96,7 @@ class ConfigTest(FolderCase):
         return run
 
     def train_one_step(self, *args):
-        run = trainer("--config", self.file, *ONE_STEP, "--run-dir", self.run_dir, *args)
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran("--config", self.file, *ONE_STEP, "--run-dir", self.run_dir, *args)
 
     def test_init_without_data(self):
         run = self.init()
@@ -123,8 +119,7 @@ class ConfigTest(FolderCase):
                 planes = [plane + content[record + 1 + 1024 * c:record + 1025 + 1024 * c] for c, plane in enumerate(planes)]
         mean, std = zip(*(deviation(range(256), [plane.count(value) for value in range(256)]) for plane in planes))
         self.assertEqual(text.count(f"    - normalize: {{mean: [{', '.join(mean)}], std: [{', '.join(std)}]}}\n"), 2, text)
-        run = trainer("config", "show", "--config", self.file)
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran("config", "show", "--config", self.file)
 
     @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
     def test_init_for_folders_of_images(self):

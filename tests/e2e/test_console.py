@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
-from program import BINARY, ROOT, FolderCase  # noqa: E402
+from program import BINARY, ROOT, FolderCase, events  # noqa: E402
 
 EXPERIMENT = """
 experiment: classes
@@ -113,13 +113,18 @@ class ConsoleTest(FolderCase):
         self.assertNotRegex(text, r"\x1b\[\d*m")
         self.assertEqual(len(HEADING.findall("\n".join(screen.lines()))), 1)
 
-    def test_a_dumb_terminal_gets_lines(self):
-        text, screen = self.on_terminal(80, term="dumb")
-        self.assertNotIn("\x1b", text)
-        shown = "\n".join(screen.lines())
-        self.assertIsNone(HEADING.search(shown), shown)
-        self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", shown)), 21, shown)
-        self.assertEqual(len(re.findall(r"(?m)^validation  epoch [24]/4  ", shown)), 2, shown)
+    def test_a_terminal_that_cannot_erase_gets_lines(self):
+        for term in ("dumb", ""):
+            with self.subTest(term=term):
+                text, screen = self.on_terminal(80, name=f"term-{term}", term=term)
+                self.assertNotIn("\x1b", text)
+                self.assertNotIn("\r", text.replace("\r\n", "\n"))
+                # The program does not wrap the lines from "files in" on.
+                self.assertEqual(terminal.show(text[:text.index("files in ")], 80).wrapped, [], text)
+                shown = "\n".join(screen.lines())
+                self.assertIsNone(HEADING.search(shown), shown)
+                self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", shown)), 21, shown)
+                self.assertEqual(len(re.findall(r"(?m)^validation  epoch [24]/4  ", shown)), 2, shown)
 
     def test_a_terminal_that_changes_its_width(self):
         ours, theirs = pty.openpty()
@@ -159,8 +164,7 @@ class ConsoleTest(FolderCase):
         # Five lines in each epoch, and one after the first step, which is not an event of metrics.jsonl.
         steps = [int(step) for step in re.findall(r"(?m)^epoch [1-4]/4  step (\d+)/50  loss", run.stderr)]
         self.assertEqual(steps, [1] + 4 * [10, 20, 30, 40, 50])
-        events = [json.loads(line) for line in (self.folder / "a run" / "metrics.jsonl").read_text().splitlines()]
-        self.assertEqual([event["step"] for event in events if event["event"] == "train"], list(range(10, 201, 10)))
+        self.assertEqual([event["step"] for event in events(self.folder / "a run", "train")], list(range(10, 201, 10)))
         path = self.folder / "a run"
         end = run.stderr.splitlines()[-6:]
         self.assertRegex(end[0], r"^done  200 steps  \S+s  \d+ img/s$")

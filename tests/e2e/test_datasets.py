@@ -10,24 +10,21 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from test_image_folder import metrics, plain_png, trainer  # noqa: E402
+from program import FolderCase, trainer  # noqa: E402
+from test_image_folder import metrics, plain_png  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 # Runs a command with a small disk: a file system that only this process and its children see.
 SMALL_DISK = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none "$0" || exit 99; exec "$@"']
 
 
-class DatasetsTest(unittest.TestCase):
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+class DatasetsTest(FolderCase):
     def setUp(self):
-        if os.environ.get("TRAINER_OPENCV") == "0":
-            self.skipTest("this build reads no image files")
-        folder = tempfile.TemporaryDirectory(prefix="trainer-datasets-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.local = self.folder / "local"
 
     def write_csv(self, name, *lines):
@@ -87,12 +84,10 @@ class DatasetsTest(unittest.TestCase):
     def test_a_copy_of_the_files_that_a_csv_file_names(self):
         self.write_images(8)
         (self.folder / "images" / "other.png").write_bytes(plain_png(9))
-        run = trainer(*self.csv_arguments())
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran(*self.csv_arguments())
         in_place = metrics(self.folder / "run")
         shutil.rmtree(self.folder / "run")
-        copied = trainer(*self.csv_arguments(f"dataset.stage_to={self.local}"))
-        self.assertEqual(copied.returncode, 0, copied.err)
+        copied = self.ran(*self.csv_arguments(f"dataset.stage_to={self.local}"))
         self.assertRegex(copied.err, rf"copying .* of 8 files from {self.folder}/images to {self.local}/trainer-{os.geteuid()}\n")
         self.assertEqual(metrics(self.folder / "run"), in_place)
         self.assertEqual(list(self.local.glob("*/*")), [])
@@ -102,8 +97,7 @@ class DatasetsTest(unittest.TestCase):
         latin = "caf\udce9"  # the byte 0xe9
         (train.parent / "0.png").rename(train.parent / f"{latin}.png")
         train.write_bytes(os.fsencode(train.read_text().replace("0.png", f"{latin}.png")))
-        run = trainer(*(self.folder / latin if value == self.folder / "run" else value for value in self.csv_arguments()))
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran(*(self.folder / latin if value == self.folder / "run" else value for value in self.csv_arguments()))
         command = json.loads((self.folder / latin / "environment.json").read_text())["command_line"]
         self.assertIn(f"{self.folder}/caf\ufffd", command)
 
@@ -114,8 +108,7 @@ class DatasetsTest(unittest.TestCase):
         arguments = self.csv_arguments(f"dataloader.sampler={{name: weighted, weights: {weights}}}")
         self.assertEqual(trainer(*arguments).returncode, 0)
         moved = weights.rename(self.folder / "moved.txt")
-        run = trainer(*arguments, f"dataloader.sampler.weights={moved}", "training.epochs=2", "training.extend=true")
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran(*arguments, f"dataloader.sampler.weights={moved}", "training.epochs=2", "training.extend=true")
         weights.write_text("1\n" * 7 + "0\n")
         run = trainer(*arguments, "training.epochs=3", "training.extend=true")
         self.assertEqual(run.returncode, 2, run.err)

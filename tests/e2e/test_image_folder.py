@@ -6,17 +6,14 @@ import os
 import pathlib
 import re
 import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import ROOT, FolderCase, events, trainer  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
 SAMPLE = ROOT / "datasets" / "cifar10_sample" / "cifar-10-batches-bin"
 # A record of CIFAR-10: the label, and three planes of 32 x 32 pixels.
@@ -34,17 +31,6 @@ def quickstart_on(folder):
     return ["--config", QUICKSTART, "dataset.name=image_folder", f"dataset.root={folder}",
             f"dataset.train_transforms=[{{resize: {{size: [32, 32]}}}}, {crop_and_flip}, {normalize}]",
             f"dataset.validation_transforms=[{{center_crop: {{size: 32}}}}, {normalize}]"]
-
-
-def trainer(*args):
-    process = subprocess.run([BINARY, *map(str, args)], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-    process.out, process.err = process.stdout, process.stderr
-    return process
-
-
-def events(run_dir, kind):
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == kind]
 
 
 def metrics(run_dir):
@@ -114,15 +100,11 @@ def write_class_folders(folder, records):
         path.write_bytes(png(32, 32, bytes(value for pixel in zip(*planes) for value in pixel)))
 
 
-class ImageFolderTest(unittest.TestCase):
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+class ImageFolderTest(FolderCase):
     def setUp(self):
-        if os.environ.get("TRAINER_OPENCV") == "0":
-            self.skipTest("this build reads no image files")
-        folder = tempfile.TemporaryDirectory(prefix="trainer-images-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.data = self.folder / "data"
-        self.run_dir = self.folder / "run"
 
     def write_config(self, *lines):
         """The shortest experiment on the images."""
@@ -132,9 +114,7 @@ class ImageFolderTest(unittest.TestCase):
         return config
 
     def train(self, *args, run_dir=None):
-        run = trainer(*args, "--run-dir", run_dir or self.run_dir)
-        self.assertEqual(run.returncode, 0, run.err)
-        return run
+        return self.ran(*args, "--run-dir", run_dir or self.run_dir)
 
     def test_a_folder_trains_as_the_same_images_in_another_format(self):
         train = sample_records([f"data_batch_{i}.bin" for i in range(1, 6)], 60)
@@ -338,8 +318,7 @@ class ImageFolderTest(unittest.TestCase):
                     (folder / name).write_bytes(content)
                 arguments = [f"dataset.root={root}", f"dataset.mode={mode}", "dataset.train_transforms=[center_crop: {size: 32}]",
                              "dataset.validation_transforms=[center_crop: {size: 32}]"]
-                run = trainer("data", "check", "--config", QUICKSTART, "dataset.name=image_folder", *arguments)
-                self.assertEqual(run.returncode, 0, run.err)
+                run = self.ran("data", "check", "--config", QUICKSTART, "dataset.name=image_folder", *arguments)
                 first = f"the first is training sample 0, {root}/train/cat/{name} (cat)"
                 self.assertEqual(self.warnings(run), [f"warning: 4 of 4 images{text}{first}"])
 
@@ -355,8 +334,7 @@ class ImageFolderTest(unittest.TestCase):
         bits = " have 16 bits per channel, of which only the upper 8 are used, as in Pillow "
         for args in (["data", "check", "--config", self.write_config()], ["init", "--data", self.data, "--output", self.folder / "new.yaml"]):
             with self.subTest(args[0]):
-                run = trainer(*args)
-                self.assertEqual(run.returncode, 0, run.err)
+                run = self.ran(*args)
                 found = self.warnings(run)
                 self.assertEqual((len(found), found[0]), (3, ignored), run.err)
                 self.assertIn(f"1 of 12 images{turned}", found[1])
@@ -386,8 +364,7 @@ class ImageFolderTest(unittest.TestCase):
         self.assertEqual((self.run_dir / "classes.txt").read_text(), "cat\ndog\n")
         # Two ranks skip the same images as one, and compute the same results.
         other = self.folder / "two"
-        run = trainer("launch", "--nproc-per-node", "2", "--", *settings, "--run-dir", other)
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran("launch", "--nproc-per-node", "2", "--", *settings, "--run-dir", other)
         for kind in ("train", "validation"):
             self.assertEqual(len(events(self.run_dir, kind)), len(events(other, kind)))
             for one, two in zip(events(self.run_dir, kind), events(other, kind)):
@@ -414,8 +391,7 @@ class ImageFolderTest(unittest.TestCase):
                 self.data.rename(moved)
                 for settings, assumed in (([], channels), (["dataset.train_transforms=[center_crop: {size: 32}]",
                                                             "dataset.validation_transforms=[center_crop: {size: 32}]", "model.in_channels=7"], 7)):
-                    run = trainer(*validation, *settings)
-                    self.assertEqual(run.returncode, 0, run.out + run.err)
+                    run = self.ran(*validation, *settings)
                     self.assertIn(f"{assumed} channels are assumed, because no image can be read to determine their number", run.out + run.err)
                 run = trainer("--config", config, "--run-dir", self.run_dir)
                 self.assertEqual(run.returncode, 2, run.err)
@@ -485,8 +461,7 @@ class ImageFolderTest(unittest.TestCase):
     def test_data_show(self):
         write_images(self.data, ("cat", "dog"), 5)
         picture = self.folder / "grid.png"
-        run = trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
-        self.assertEqual(run.returncode, 0, run.err)
+        run = self.ran("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
         self.assertEqual(run.out, f"{picture}: the first 4 of 9 training images in epoch 0\n")
         # Two rows and two columns of 224 pixels each, with margins of four pixels and two lines of text.
         self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (460, 556)))

@@ -3,20 +3,16 @@
 import json
 import os
 import pathlib
-import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from launches import ranks_of  # noqa: E402
+from program import BINARY, LINEAR, ROOT, FolderCase, events  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
-LINEAR = ROOT / "configs" / "demo_linear.yaml"
 QUICKSTART = ROOT / "configs" / "quickstart.yaml"
 
 
@@ -40,12 +36,7 @@ def environment(child):
     return dict(variable.split("=", 1) for variable in (child / "environ").read_text().rstrip("\0").split("\0"))
 
 
-class LaunchTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-launch-")
-        self.addCleanup(folder.cleanup)
-        self.run_dir = pathlib.Path(folder.name) / "run"
-
+class LaunchTest(FolderCase):
     def start_training(self, **options):
         """Starts two ranks that train without end; returns when training has started."""
         process = start("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir, **options)
@@ -57,22 +48,6 @@ class LaunchTest(unittest.TestCase):
             if line.startswith("epoch 1"):
                 return process
         self.fail("it does not train")
-
-    def watch(self, child):
-        """A descriptor that becomes readable when the child has ended."""
-        descriptor = os.pidfd_open(int(child.name))
-        self.addCleanup(os.close, descriptor)
-        return descriptor
-
-    def assert_ended(self, descriptors):
-        for descriptor in descriptors:
-            self.assertEqual(select.select([descriptor], [], [], 60)[0], [descriptor])
-
-    def rest(self, process):
-        """The rest of stderr, until the launcher and all ranks have closed it."""
-        text = process.stderr.read()
-        process.wait()
-        return text
 
     def test_another_program(self):
         run = launch("--nproc-per-node", 2, "--no-python", "sh", "-c", 'echo "$0 $RANK/$WORLD_SIZE"', "--gpus")
@@ -87,8 +62,7 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.err)
         for line in ("training  1 epoch ", "step 2/4", "step 4/4", "validation  epoch 1/1", "done  4 steps"):
             self.assertEqual(run.err.count(line), 1, run.err)
-        lines = [json.loads(line) for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
-        self.assertEqual([line["num_samples"] for line in lines if line["event"] == "validation"], [500])
+        self.assertEqual([event["num_samples"] for event in events(self.run_dir, "validation")], [500])
         self.assertEqual(json.loads((self.run_dir / "environment.json").read_text())["world_size"], 2)
 
     def test_three_ranks_share_a_batch_of_fifty(self):
@@ -132,32 +106,10 @@ class LaunchTest(unittest.TestCase):
                 self.assertEqual(subprocess.run(args, cwd=ROOT, preexec_fn=forsake, umask=0o002, timeout=120).returncode, 0)
                 # A program that kept SIGCHLD ignored would not learn of the end of `cat`, and would wait for it.
                 self.assertLess(time.monotonic() - begin, 30)
-                events = [json.loads(line)["event"] for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
-                self.assertEqual((events[0], events[-1]), ("start", "end"))
+                written = events(self.run_dir)
+                self.assertEqual((written[0]["event"], written[-1]["event"]), ("start", "end"))
                 for path in self.run_dir.rglob("*"):
                     self.assertEqual(path.stat().st_mode & 0o777, 0o775 if path.is_dir() else 0o664, path)
-
-    def test_stop_requests_reach_all_ranks(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(number):
-                self.run_dir = self.run_dir.with_name(number.name)
-                process = self.start_training()
-                process.send_signal(number)
-                err = self.rest(process)
-                self.assertEqual(process.returncode, 75, err)
-                self.assertEqual(err.count("stopped"), 1, err)
-                self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "stopped")
-
-    def test_a_killed_rank_ends_the_others(self):
-        process = self.start_training()
-        ranks = children(process)
-        survivor = self.watch(ranks[0])
-        os.kill(int(ranks[1].name), signal.SIGKILL)
-        err = self.rest(process)
-        self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
-        self.assertIn(f"error: rank 1 (process {ranks[1].name}) was killed by signal 9 (Killed); unless someone killed it, the system was out of memory "
-                      "(see dmesg)\n", err)
-        self.assert_ended([survivor])
 
     def test_configuration_errors_are_reported_once(self):
         run = launch("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=none", "--run-dir", self.run_dir)
@@ -175,12 +127,7 @@ class LaunchTest(unittest.TestCase):
             (["--nproc-per-node=3", "list", "models"], 0, 3 * models, ""),
             ([], 2, "", "nothing to start; add --config FILE"),
             (["--"], 2, "", "nothing to start"),
-            (["--nproc-per-node"], 2, "", "--nproc-per-node: its value is missing"),
-            (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),
-            (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice; list each GPU once"),
             (["list", "modells"], 2, "", "modells"),
-            (["list", "models", "--nproc-per-node", "1"], 2, "",
-             "error: trainer launch: --nproc-per-node is an option of the launcher; put it before list\n"),
         ):
             with self.subTest(args=args):
                 run = launch(*args)

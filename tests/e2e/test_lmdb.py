@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 import types
@@ -18,8 +17,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
 from lmdb_entries import read_entries  # noqa: E402
-from test_image_folder import (BINARY, QUICKSTART, RECORD, ROOT, SAMPLE, metrics, png, sample_records, trainer, write_class_folders,  # noqa: E402
-                               write_images)
+from program import BINARY, ROOT, FolderCase, trainer  # noqa: E402
+from test_image_folder import QUICKSTART, RECORD, SAMPLE, metrics, png, sample_records, write_class_folders, write_images  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 HEADER = 16
@@ -33,13 +32,10 @@ def bytes_in(pipe):
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
-class LmdbTest(unittest.TestCase):
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+class LmdbTest(FolderCase):
     def setUp(self):
-        if os.environ.get("TRAINER_OPENCV") == "0":
-            self.skipTest("this build reads no image files")
-        folder = tempfile.TemporaryDirectory(prefix="trainer-lmdb-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.data = self.folder / "data"
         self.packed = self.folder / "packed"
 
@@ -54,9 +50,7 @@ class LmdbTest(unittest.TestCase):
         return ["data", "pack", "--config", self.config(), "--output", self.packed, *args]
 
     def pack(self, *args):
-        run = trainer(*self.pack_command(*args))
-        self.assertEqual(run.returncode, 0, run.err)
-        return run
+        return self.ran(*self.pack_command(*args))
 
     def refuse(self, code, message, *args):
         run = trainer(*self.pack_command(*args))
@@ -64,8 +58,7 @@ class LmdbTest(unittest.TestCase):
 
     def metrics_of(self, name, *args):
         run_dir = self.folder / name
-        run = trainer("--config", self.config(), "--run-dir", run_dir, "model.name=resnet20", *args)
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran("--config", self.config(), "--run-dir", run_dir, "model.name=resnet20", *args)
         found = metrics(run_dir)
         self.assertGreater(len(found), 3)
         return found
@@ -105,8 +98,7 @@ class LmdbTest(unittest.TestCase):
         self.assertEqual((run.returncode, run.out), (0, "6 samples read, all good\n"), run.err)
 
     def test_data_sets_of_pixels_are_stored_as_they_are(self):
-        run = trainer("data", "pack", "--config", QUICKSTART, "--output", self.packed)
-        self.assertEqual(run.returncode, 0, run.err)
+        self.ran("data", "pack", "--config", QUICKSTART, "--output", self.packed)
         records = (SAMPLE / "test_batch.bin").read_bytes()
         samples = self.samples("val")
         self.assertEqual([content for _, content in samples], [records[i + 1:i + RECORD] for i in range(0, len(records), RECORD)])

@@ -9,7 +9,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from program import BINARY, ROOT, FolderCase  # noqa: E402
+from program import BINARY, FolderCase  # noqa: E402
 
 # 8 steps in each of two epochs.
 CONFIG = """

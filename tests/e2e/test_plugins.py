@@ -8,10 +8,12 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
+import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import ROOT, FolderCase  # noqa: E402
+
 INSTALLED = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed"
 PREFIX, BUILD = INSTALLED / "a new place", INSTALLED / "build"
 TRAINER = PREFIX / "bin" / "trainer"
@@ -44,12 +46,7 @@ def run(program, *args, folder=ROOT):
     return subprocess.run([program, *map(str, args)], cwd=folder, capture_output=True, text=True)
 
 
-class PluginsTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-plugins-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class PluginsTest(FolderCase):
     def done(self, program, *args, **options):
         result = run(program, *args, **options)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -7,23 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from equal_runs import ENVIRONMENT  # noqa: E402
 from ports import free_port  # noqa: E402
+from program import BINARY, ROOT, FolderCase, events  # noqa: E402
 from stranger import Stranger  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ["TRAINER_BINARY"]
 CONV = ROOT / "configs" / "demo_conv.yaml"
-LINEAR = ROOT / "configs" / "demo_linear.yaml"
-# Excludes the variables of launchers, which may have started the tests.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MASTER_", "TORCHELASTIC_"))
-               and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
 # An experiment with random labels, whose global batches are the same for any number of ranks that divides them.
 RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "dataset.num_validation=50", "dataloader={batch_size: null, global_batch_size: 24}",
           "optimizer.lr=0.001", "training.epochs=2", "logging.every_steps=1", "validation.batch_size=16",
@@ -57,11 +52,6 @@ def wait_for_port(port):
             time.sleep(0.05)
 
 
-def events(run_dir, kind):
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == kind]
-
-
 def foreign_server(test, answer):
     """The port of a server that is not a rank. It sends `answer`, which may be empty, to each client and keeps the connection open."""
     server = socket.create_server(("127.0.0.1", 0))
@@ -80,12 +70,7 @@ def foreign_server(test, answer):
     return server.getsockname()[1]
 
 
-class RanksTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-ranks-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class RanksTest(FolderCase):
     def together(self, processes):
         for process in processes:
             self.addCleanup(process.kill)
@@ -114,13 +99,6 @@ class RanksTest(unittest.TestCase):
                     self.assertEqual([mine[key] for key in ("top1", "step", "epoch")], [other[key] for key in ("top1", "step", "epoch")])
             environment = json.loads((run_dir / "environment.json").read_text())
             self.assertEqual((environment["world_size"], len(environment["ranks"])), (world_size, world_size))
-
-    def test_the_demos_run_with_one_two_and_four_processes(self):
-        for world_size in (1, 2, 4):
-            for config in (LINEAR, CONV):
-                run_dir = self.folder / f"{config.stem}{world_size}"
-                self.train(world_size, run_dir, "--config", config, "training.epochs=1")
-                self.assertEqual(events(run_dir, "start")[0]["world_size"], world_size)
 
     def test_ranks_meet_by_flags(self):
         for url in (f"tcp://127.0.0.1:{free_port()}", f"file://{self.folder}/meeting"):

@@ -8,17 +8,16 @@ import pathlib
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
 import unittest
-import zlib
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "testing"))
 from browser import BROWSER, Browser  # noqa: E402
 from program import BINARY, FolderCase, trainer  # noqa: E402
+from test_image_folder import png  # noqa: E402
 
 EXPERIMENT = """experiment: parts
 model: {name: resnet20}
@@ -33,14 +32,6 @@ amp: {enabled: false}
 TRANSFORMS = "train_transforms: [resize: {size: [8, 8]}], validation_transforms: [resize: {size: [8, 8]}]"
 
 
-def png(value):
-    """8 x 8 pixels of one grey value."""
-    def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-    rows = (b"\0" + bytes([value]) * 8) * 8
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
 class SplitTest(FolderCase):
     def setUp(self):
@@ -53,7 +44,7 @@ class SplitTest(FolderCase):
         kind = "bad" if number % 3 == 0 else "good"
         (self.folder / "data" / kind).mkdir(parents=True, exist_ok=True)
         for view in range(4):
-            (self.folder / "data" / kind / f"p{number}_{view}.png").write_bytes(png((number * 6 + view + (100 if kind == "bad" else 0)) % 256))
+            (self.folder / "data" / kind / f"p{number}_{view}.png").write_bytes(png(8, 8, bytes([(number * 6 + view + (100 if kind == "bad" else 0)) % 256]) * 192))
 
     def run_ok(self, *arguments):
         run = trainer(*arguments, cwd=self.folder)
@@ -222,7 +213,7 @@ class SplitTest(FolderCase):
 
     def test_a_class_with_one_image_stays_in_training_and_is_named_before_it(self):
         (self.folder / "data/rare").mkdir()
-        (self.folder / "data/rare/p99_0.png").write_bytes(png(7))
+        (self.folder / "data/rare/p99_0.png").write_bytes(png(8, 8, bytes([7]) * 192))
         command = ["crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.split={stratify: true}"]
         for _ in range(2):
             run = trainer(*command, cwd=self.folder)

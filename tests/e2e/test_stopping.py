@@ -34,7 +34,9 @@ class StoppingTest(LaunchCase):
                 process = self.start()
                 output = self.wait_for_training(process)
                 process.send_signal(number)
-                self.assert_stopped(row, process, output + self.end(process))
+                err = self.end(process)
+                self.assertEqual(err.count("stopped"), 1, err)
+                self.assert_stopped(row, process, output + err)
 
     @plants("A stop request while a file system does not answer")
     def test_stop_requests_while_a_file_is_blocked(self, row):

@@ -84,8 +84,20 @@ class WeightsTest(FolderCase):
     def trainer(self, *args):
         return trainer(*args, env={**os.environ, "TRAINER_HOME": str(self.home)})
 
+    def ran(self, *args):
+        return super().ran(*args, env={**os.environ, "TRAINER_HOME": str(self.home)})
+
     def fetch(self, *args):
         return self.trainer("weights", "fetch", *(args or [self.url]))
+
+    def serve_own_weights(self):
+        """Trains, and serves the network. Returns the experiment and the file."""
+        config, weights = self.folder / "x.yaml", self.folder / "own.pth"
+        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
+        self.ran("--config", config, *RUN, "--run-dir", self.folder / "first")
+        self.ran("export", "--checkpoint", self.folder / "first", "--format", "state_dict", "--output", weights)
+        self.server.body = weights.read_bytes()
+        return config, weights
 
     def assert_fetched(self, run):
         self.assertEqual((run.returncode, run.out), (0, f"{self.file}\n"), run.err)
@@ -263,8 +275,7 @@ class WeightsTest(FolderCase):
     def test_validate_names_the_download(self):
         config = self.folder / "x.yaml"
         config.write_text("experiment: x\nmodel: {name: resnet50, weights: default}\n")
-        run = self.trainer("validate", "--config", config, *RUN)
-        self.assertEqual(run.returncode, 0, run.err)
+        run = self.ran("validate", "--config", config, *RUN)
         self.assertIn(f"note: model.weights: resnet50-11ad3fa6.pth is not in {self.home}/weights; training downloads it from "
                       "https://download.pytorch.org/models/resnet50-11ad3fa6.pth\n", run.out)
 
@@ -290,32 +301,23 @@ class WeightsTest(FolderCase):
             self.assertIn(message, run.err)
 
     def test_secrets_of_a_url_are_only_in_its_request(self):
-        config = self.folder / "x.yaml"
-        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
-        first = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "first")
-        self.assertEqual(first.returncode, 0, first.err)
-        run = self.trainer("export", "--checkpoint", self.folder / "first", "--format", "state_dict", "--output", self.folder / "own.pth")
-        self.assertEqual(run.returncode, 0, run.err)
-        self.server.body = (self.folder / "own.pth").read_bytes()
+        config, _ = self.serve_own_weights()
         asked = []
         self.server.answer = lambda handler, number: (asked.append((handler.path, handler.headers["Authorization"])), handler.send_body())
         address = self.server.url.removeprefix("http://")
         secret, shown = f"http://bob:PASSW0RD@{address}/own.pth?token=SECRET1", f"http://***@{address}/own.pth?***"
         train = [*RUN, "--run-dir", self.folder / "second"]
-        run = self.trainer("launch", "--nproc-per-node", 2, "--config", config, *train, f"model.weights={secret}")
-        self.assertEqual(run.returncode, 0, run.err)
+        run = self.ran("launch", "--nproc-per-node", 2, "--config", config, *train, f"model.weights={secret}")
         self.assertEqual(asked, [("/own.pth?token=SECRET1", "Basic " + base64.b64encode(b"bob:PASSW0RD").decode())])
         self.assertIn(f"downloading {shown} to ", run.err)
         outputs = [run.out, run.err]
         # The files of the run are enough to continue it, to use its network, and for a report, but not for another download.
         stored = self.folder / "second" / "config.yaml"
-        run = self.trainer("--config", stored, "--run-dir", self.folder / "second", "training.epochs=2")
-        self.assertEqual(run.returncode, 0, run.err)
+        run = self.ran("--config", stored, "--run-dir", self.folder / "second", "training.epochs=2")
         self.assertIn("continues from step 2", run.err)
         for command in (["eval", "--checkpoint", self.folder / "second"], ["report", self.folder / "second", "--output", self.folder / "page.html"],
                         ["validate", "--config", stored], ["weights", "verify"]):
-            run = self.trainer(*command)
-            self.assertEqual(run.returncode, 0, run.err)
+            run = self.ran(*command)
             outputs += [run.out, run.err]
         run = self.trainer("--config", stored, "--run-dir", self.folder / "third")
         self.assertEqual(run.returncode, 2, run.err)
@@ -335,14 +337,7 @@ class WeightsTest(FolderCase):
         self.assertEqual(self.fetch(f"http://bob:PASSW0RD@{address}/own.pth").out, self.fetch(f"http://***@{address}/own.pth").out)
 
     def test_a_training_begins_with_them(self):
-        config = self.folder / "x.yaml"
-        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
-        first = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "first")
-        self.assertEqual(first.returncode, 0, first.err)
-        exported = self.folder / "weights.pth"
-        run = self.trainer("export", "--checkpoint", self.folder / "first" / "checkpoints" / "last.pt", "--format", "state_dict", "--output", exported)
-        self.assertEqual(run.returncode, 0, run.err)
-        self.server.body = exported.read_bytes()
+        config, exported = self.serve_own_weights()
         url = f"{self.server.url}/demo-{hashlib.sha256(self.server.body).hexdigest()[:16]}.pth"
         # The training is the same as with the file itself; afterwards, the run needs neither the server nor the file.
         by_file = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "file", f"model.init_from={exported}")
@@ -355,8 +350,7 @@ class WeightsTest(FolderCase):
         self.assertEqual(evaluated.returncode, 0, evaluated.err)
         # With another number of classes, all weights but those of the last layer are used.
         other = [value.replace("num_classes: 10", "num_classes: 4") for value in RUN]
-        run = self.trainer("--config", config, *other, "--run-dir", self.folder / "other", f"model.weights={url}")
-        self.assertEqual(run.returncode, 0, run.err)
+        run = self.ran("--config", config, *other, "--run-dir", self.folder / "other", f"model.weights={url}")
         self.assertRegex(run.err, r"; the last layer \(.*weight, .*bias\) starts with random values, because it has 4 outputs in this experiment")
 
 

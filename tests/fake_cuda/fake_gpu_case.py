@@ -1,7 +1,6 @@
 """Runs of the program on GPUs that tests/fake_cuda imitates, which the tests' environment preloads."""
 
 import json
-import os
 import pathlib
 import sys
 import tempfile

@@ -13,6 +13,7 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
+from checksum import fnv1a
 from torchvision.transforms import v2
 
 LISTS = {
@@ -24,16 +25,9 @@ LISTS = {
     "mixup: {alpha: 0.2}, cutmix": v2.RandomChoice([v2.MixUp(alpha=0.2), v2.CutMix()]),
 }
 MEASURED = ("mixup: {alpha: 0.2}", "cutmix", "mixup: {alpha: 0.2}, cutmix")
-NUM_SEEDS = 12
+NUM_SEEDS = 6
 NUM_SAMPLES = 2_000
 FEWEST = 10
-
-
-def fnv1a(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return f"{value:016x}"
 
 
 def mixed(transform, dtype, seed):

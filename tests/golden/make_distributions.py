@@ -6,7 +6,6 @@ make_operations.py.
 """
 
 import collections
-import functools
 import pathlib
 import sys
 
@@ -14,17 +13,10 @@ import numpy
 import torch
 import torchvision.transforms as T
 from PIL import Image
+from checksum import fnv1a
 
 NUM_SAMPLES = 20_000
 FEWEST = 10
-
-
-@functools.cache
-def fnv1a(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
 
 
 def image(height, width, channels):
@@ -68,7 +60,7 @@ torch.manual_seed(0)
 with open(pathlib.Path(__file__).with_name("distributions.txt"), "w") as out:
     for yaml, transform, size in CASES:
         stored = image(*size)
-        counts = collections.Counter(f"{fnv1a(transform(stored).tobytes()):016x}"[:8] for _ in range(NUM_SAMPLES))
+        counts = collections.Counter(fnv1a(transform(stored).tobytes())[:8] for _ in range(NUM_SAMPLES))
         frequent = [f"{result}:{count}" for result, count in counts.most_common() if count >= FEWEST]
         print(yaml, *size, " ".join(frequent), sep="\t", file=out)
         print(yaml, len(counts), len(frequent), file=sys.stderr)

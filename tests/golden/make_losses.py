@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes losses.json: losses of training steps in Python, which the program has to reproduce.
+"""Writes losses.json: losses of training steps in float64 in Python, which the program has to reproduce. tests/parity/test_losses.py
+compares these and those in float32, which depend on the CPU, with losses that Python computes at the same time.
 
 A case is one network trained on random images and labels. All random numbers are float64 and come from two CPU generators:
   weights  networks.fill(network, seed), which explains the order; then rounded to the case's dtype
@@ -16,20 +17,16 @@ over the whole batch. Without `sync_batch_norm` Python uses DistributedDataParal
 Python uses one process with the whole batch, because its SyncBatchNorm does not support the CPU.
 
 `tolerance` is the allowed relative difference. float64: 1e-9 for all numbers. float32: for the losses and sum_of_squares, four times
-the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5. These cases are valid for one kind of CPU
-(`cpu`, see cpu.py), and a run of this script replaces only those of its own CPU. float32 uses the fused optimizer, whose kernels the
-program uses too: another order of roundings would be amplified beyond the difference between thread counts.
+the largest difference between Python's losses with 1 and with 2 threads, at least 1e-5. float32 uses the fused optimizer, whose kernels
+the program uses too: another order of roundings would be amplified beyond the difference between thread counts.
 """
 
-import argparse
 import json
 import multiprocessing
 import os
 import pathlib
-import sys
 import tempfile
 
-import cpu
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -150,27 +147,6 @@ def with_tolerance(case):
     return {**result, "tolerance": max(tolerance_between(result, train(case, threads=2)), 1e-5)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--live", action="store_true", help="print instead of writing losses.json, and only what was computed now")
-    arguments = parser.parse_args()
-    path = pathlib.Path(__file__).with_name("losses.json")
-
-    kind = cpu.kind()
-    others = []
-    if not arguments.live and path.exists():
-        others = [entry for entry in json.loads(path.read_text())["float32"] if entry["cpu"] != kind]
-    golden = {
-        "torch": torch.__version__,
-        "float64": [with_tolerance(case) for case in cases("float64")],
-        "float32": [*others, {"cpu": kind, "model": cpu.model(), "cases": [with_tolerance(case) for case in cases("float32")]}],
-    }
-    text = json.dumps(golden, indent=1) + "\n"
-    if arguments.live:
-        sys.stdout.write(text)
-    else:
-        path.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    golden = {"torch": torch.__version__, "cases": [with_tolerance(case) for case in cases("float64")]}
+    pathlib.Path(__file__).with_name("losses.json").write_text(json.dumps(golden, indent=1) + "\n")

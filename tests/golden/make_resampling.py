@@ -10,16 +10,10 @@ import numpy
 import torchvision.transforms as T
 import torchvision.transforms.functional as F
 from PIL import Image, ImageOps
+from checksum import fnv1a
 from torchvision.transforms import v2
 
-SIZES = [(1, 9), (7, 5), (31, 47), (64, 64), (100, 75), (375, 500)]
-
-
-def fnv1a(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
+SIZES = [(1, 9), (64, 64), (100, 75), (375, 500)]
 
 
 def image(height, width):
@@ -61,10 +55,10 @@ def lists():
 with open(pathlib.Path(__file__).with_name("resampling.txt"), "w") as out:
     for height, width in SIZES:
         for yaml, transform in lists():
-            print(height, width, f"[{yaml}]", f"{fnv1a(transform(image(height, width)).tobytes()):016x}", sep="\t", file=out)
+            print(height, width, f"[{yaml}]", fnv1a(transform(image(height, width)).tobytes()), sep="\t", file=out)
         for top, left, bottom, right in (0, 0, 1, 1), (0, 0.5, 1, 1), (0.3, 0.2, 0.9, 0.7):
             box = [int(height * top), int(width * left), max(int(height * bottom) - int(height * top), 1),
                    max(int(width * right) - int(width * left), 1)]
             for size in (7, 7), (32, 20), (224, 224):
                 result = F.resized_crop(image(height, width), *box, size)
-                print(height, width, *box, *size, f"{fnv1a(result.tobytes()):016x}", sep="\t", file=out)
+                print(height, width, *box, *size, fnv1a(result.tobytes()), sep="\t", file=out)

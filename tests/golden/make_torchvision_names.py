@@ -7,7 +7,7 @@ import pathlib
 import torch
 import torchvision
 
-NETWORKS = ["resnet18", "resnet50", "vgg11_bn", "vgg16_bn"]
+NETWORKS = ["resnet18", "vgg16_bn"]
 
 lines = []
 for network in NETWORKS:

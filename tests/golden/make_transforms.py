@@ -8,17 +8,11 @@ import pathlib
 import numpy
 import torchvision.transforms.functional as F
 from PIL import Image
+from checksum import fnv1a
 
 MEAN = [0.4914, 0.4822, 0.4465]
 STD = [0.2470, 0.2435, 0.2616]
 SIZE = 16
-
-
-def fnv1a(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
 
 
 def image(number):
@@ -45,4 +39,4 @@ with open(pathlib.Path(__file__).with_name("transforms.txt"), "w") as out:
                 x = F.pad(image(number), padding, padding_mode="constant" if mode == "zero" else mode)
                 x = F.crop(x, top, left, size, size)
                 x = F.normalize(F.to_tensor(F.hflip(x) if flip else x), MEAN, STD)
-                print(number, mode, padding, top, left, size, int(flip), f"{fnv1a(x.numpy().tobytes()):016x}", file=out)
+                print(number, mode, padding, top, left, size, int(flip), fnv1a(x.numpy().tobytes()), file=out)

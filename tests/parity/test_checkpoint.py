@@ -5,11 +5,14 @@ import collections
 import os
 import pathlib
 import subprocess
-import tempfile
+import sys
 import unittest
 
 import safetensors.torch
 import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import FolderCase  # noqa: E402
 
 CORPUS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/pytorch_file"
 # The program is in the folder of TRAINER_BINARY.
@@ -48,12 +51,7 @@ def make_training_checkpoint():
     return checkpoint
 
 
-class CheckpointTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-parity-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class CheckpointTest(FolderCase):
     def convert(self, kind, source):
         target = self.folder / f"converted.{kind}"
         self.assertNotEqual(source, target)

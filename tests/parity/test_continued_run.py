@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import torch
@@ -13,8 +12,9 @@ import torch.nn.functional as F
 from torch.utils.data.distributed import DistributedSampler
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "golden"))
+sys.path[:0] = [str(ROOT / "tests" / "golden"), str(ROOT / "tests" / "testing")]
 from networks import NETWORKS
+from program import FolderCase
 
 OPTIMIZERS = {
     "sgd": (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4, "nesterov": True}),
@@ -79,12 +79,7 @@ def read_samples():
     return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].long()
 
 
-class ContinuedRunTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-parity-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class ContinuedRunTest(FolderCase):
     def train(self, run_dir, optimizer, options, *args, batch=BATCH):
         """Trains and returns the loss of each step."""
         keys = ", ".join([f"name: {optimizer}", *(f"{key}: {str(value).lower()}" for key, value in options.items())])

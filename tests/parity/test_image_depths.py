@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from program import FolderCase, trainer  # noqa: E402
+from program import FolderCase, events, trainer  # noqa: E402
 
 SIZE = 12
 FILTERS = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
@@ -56,8 +56,17 @@ def tiff(values, planar=False, tile=None, big_endian=False):
 
 
 def losses(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [[line["loss"] for line in lines if line["event"] == event] for event in ("train", "validation")]
+    return [[event["loss"] for event in events(run, kind)] for kind in ("train", "validation")]
+
+
+def write(path, content):
+    """Writes bytes, an image of Pillow or an array."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, Image.Image):
+        content.save(path)
+    else:
+        np.save(path, content)
 
 
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
@@ -71,12 +80,7 @@ class ImageDepthsTest(FolderCase):
         paths = []
         for i, (ending, content) in enumerate(files):
             paths.append(folder / f"{i:02}{ending}")
-            if isinstance(content, bytes):
-                paths[-1].write_bytes(content)
-            elif isinstance(content, Image.Image):
-                content.save(paths[-1])
-            else:
-                np.save(paths[-1], content)
+            write(paths[-1], content)
         config = {"experiment": "x", "model": {"name": "layers", "layers": ["flatten", {"linear": {"name": "head"}}]},
                   "dataset": {"name": "image_folder", "root": str(self.folder / "data"), "mode": mode, "train_transforms": transforms,
                               "validation_transforms": transforms, "validation_split": 0, **keys},
@@ -84,12 +88,10 @@ class ImageDepthsTest(FolderCase):
                   "runtime": {"device": "cpu"}, "amp": {"enabled": False}, "logging": {"tensorboard": False}}
         (self.folder / "x.yaml").write_text(json.dumps(config))
         run = self.folder / f"run_{len(list(self.folder.iterdir()))}"
-        trained = trainer("--config", self.folder / "x.yaml", "--run-dir", run)
-        self.assertEqual(trained.returncode, 0, trained.err)
+        self.ran("--config", self.folder / "x.yaml", "--run-dir", run)
         features = self.folder / "features.npy"
         features.unlink(missing_ok=True)
-        predicted = trainer("predict", "--checkpoint", run, "--embeddings", features, *paths)
-        self.assertEqual(predicted.returncode, 0, predicted.err)
+        self.ran("predict", "--checkpoint", run, "--embeddings", features, *paths)
         return np.load(features)
 
     def assert_inputs(self, files, expected, transforms=(), **keys):
@@ -108,13 +110,6 @@ class ImageDepthsTest(FolderCase):
         self.assert_inputs([(".png", image[0]), (".tif", image[1]), (".pgm", pgm), (".tif", tiff(grey[3][..., None], big_endian=True)),
                             (".tif", tiff(grey[4][..., None], tile=16)), (".pgm", small)],
                            [values[..., None] / np.float32(65535) for values in grey[:5]] + [np.rint((grey[5] % 1001) / 1000 * 65535).astype(np.float32)[..., None] / np.float32(65535)])
-
-    def test_16_bits_of_grey_are_those_of_pillow(self):
-        values = RNG.integers(0, 65536, (17, 11), dtype=np.uint16)
-        Image.fromarray(values).save(self.folder / "x.png")
-        with Image.open(self.folder / "x.png") as image:
-            expected = np.asarray(image)
-        self.assert_inputs([(".png", (self.folder / "x.png").read_bytes())], [expected[..., None] / np.float32(65535)], mode="grey16")
 
     def test_resized_and_normalised(self):
         mean, std = np.float32(0.45), np.float32(0.2)
@@ -213,13 +208,7 @@ class ImageDepthsTest(FolderCase):
             folder = self.folder / "data" / name
             folder.mkdir(parents=True, exist_ok=True)
             for i, (ending, content) in enumerate(files):
-                path = folder / f"{i:02}{ending}"
-                if isinstance(content, bytes):
-                    path.write_bytes(content)
-                elif isinstance(content, Image.Image):
-                    content.save(path)
-                else:
-                    np.save(path, content)
+                write(folder / f"{i:02}{ending}", content)
         config = {"experiment": "x", "model": {"name": "resnet20"}, "training": {"epochs": 2}, "optimizer": {"name": "sgd", "lr": 0.1},
                   "dataset": {"name": "image_folder", "root": str(self.folder / "data"), "validation_split": 0.25,
                               "train_transforms": list(transforms) or [{"resize": {"size": [8, 8]}}], "validation_transforms": [{"resize": {"size": [8, 8]}}], **keys},
@@ -238,12 +227,10 @@ class ImageDepthsTest(FolderCase):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8 + i), dtype=np.uint16))) for i in range(6)]
         config = self.configured(files, [{"random_resized_crop": {"size": 8}}, "random_horizontal_flip", {"normalize": {"mean": [0.5], "std": [0.3]}}])
         for ranks in (1, 2):
-            run = trainer("launch", "--nproc-per-node", ranks, "--config", config, "--run-dir", self.folder / f"w{ranks}", "distributed.sync_batch_norm=true")
-            self.assertEqual(run.returncode, 0, run.err)
+            self.ran("launch", "--nproc-per-node", ranks, "--config", config, "--run-dir", self.folder / f"w{ranks}", "distributed.sync_batch_norm=true")
         for one, two in zip(losses(self.folder / "w1"), losses(self.folder / "w2"), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-12)
-        process = trainer("launch", "--nproc-per-node", 2, "--config", config, "--run-dir", self.folder / "two", "dataset.distribution=scatter", "distributed.sync_batch_norm=true")
-        self.assertEqual(process.returncode, 0, process.err)
+        self.ran("launch", "--nproc-per-node", 2, "--config", config, "--run-dir", self.folder / "two", "dataset.distribution=scatter", "distributed.sync_batch_norm=true")
         self.assertEqual(losses(self.folder / "two"), losses(self.folder / "w2"))
 
     def test_what_does_not_fit_is_named(self):
@@ -281,44 +268,36 @@ class ImageDepthsTest(FolderCase):
     def test_packed_images_keep_their_depth(self):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
         config = self.configured(files)
-        packed = trainer("data", "pack", "--config", config, "--output", self.folder / "pack")
-        self.assertEqual(packed.returncode, 0, packed.err)
+        self.ran("data", "pack", "--config", config, "--output", self.folder / "pack")
         experiment = json.loads(config.read_text())
         for name in "root", "name":
             experiment["dataset"].pop(name)
         experiment["dataset"] |= {"name": "lmdb", "root": str(self.folder / "pack")}
         (self.folder / "p.yaml").write_text(json.dumps(experiment))
         for name in "x", "p":
-            process = trainer("--config", self.folder / f"{name}.yaml", "--run-dir", self.folder / name)
-            self.assertEqual(process.returncode, 0, process.err)
+            self.ran("--config", self.folder / f"{name}.yaml", "--run-dir", self.folder / name)
         self.assertEqual(*(losses(self.folder / name) for name in "xp"))
 
     def test_exports_take_the_network_alone(self):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
-        process = trainer("--config", self.configured(files), "--run-dir", self.run_dir)
-        self.assertEqual(process.returncode, 0, process.err)
+        self.ran("--config", self.configured(files), "--run-dir", self.run_dir)
         target = ["export", "--checkpoint", self.run_dir, "--format", "onnx", "--output", self.folder / "x.onnx"]
         self.assertIn("--input images: this input has 8 bits per channel, but the network takes images of dataset.mode: grey16; choose --input tensor",
                       self.refused(*target, "--input", "images"))
-        exported = trainer(*target)
-        self.assertEqual(exported.returncode, 0, exported.err)
+        exported = self.ran(*target)
         self.assertIn("input images: floating-point [batch, 1, 8, 8]", exported.out)
-        exported = trainer("export", "--checkpoint", self.run_dir, "--format", "torchscript", "--output", self.folder / "x.pt")
-        self.assertEqual(exported.returncode, 0, exported.err)
+        self.ran("export", "--checkpoint", self.run_dir, "--format", "torchscript", "--output", self.folder / "x.pt")
         self.assertIn("its network takes images of dataset.mode: grey16, but this command compares only images of 8 bits",
                       self.refused("verify-export", "--checkpoint", self.run_dir, self.folder / "x.pt"))
-        grid = trainer("predict", "--checkpoint", self.run_dir, "--save-grid", self.folder / "grid.png", self.folder / "data" / "a")
-        self.assertEqual(grid.returncode, 0, grid.err)
+        grid = self.ran("predict", "--checkpoint", self.run_dir, "--save-grid", self.folder / "grid.png", self.folder / "data" / "a")
         self.assertEqual(grid.out.count("00.png"), 1)
-        report = trainer("report", self.run_dir, "--output", self.folder / "report.html")
-        self.assertEqual(report.returncode, 0, report.err)
+        self.ran("report", self.run_dir, "--output", self.folder / "report.html")
 
     def test_init_proposes_the_mode_and_measures(self):
         values = RNG.integers(1000, 4096, (12, 70, 90), dtype=np.uint16)
         self.configured([(".png", Image.fromarray(image)) for image in values])
         output = self.folder / "new.yaml"
-        process = trainer("init", "--data", self.folder / "data", "--output", output)
-        self.assertEqual(process.returncode, 0, process.err)
+        self.ran("init", "--data", self.folder / "data", "--output", output)
         text = output.read_text()
         self.assertIn("mode: grey16", text)
         self.assertIn("16 bits of grey", text)
@@ -333,8 +312,7 @@ class ImageDepthsTest(FolderCase):
     def test_init_proposes_no_weights_for_other_channels(self):
         self.configured([(".npy", RNG.integers(0, 256, (160, 160, 5), dtype=np.uint8)) for _ in range(6)])
         output = self.folder / "new.yaml"
-        process = trainer("init", "--data", self.folder / "data", "--output", output)
-        self.assertEqual(process.returncode, 0, process.err)
+        self.ran("init", "--data", self.folder / "data", "--output", output)
         self.assertIn("random weights, because published weights are for images with 3 channels.\nmodel: {name: resnet18}\n", output.read_text())
 
     def test_another_kind_of_values_is_refused(self):
@@ -350,8 +328,7 @@ class ImageDepthsTest(FolderCase):
     def test_evaluation_reads_files_as_the_training_did(self):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
         config = self.configured(files)
-        process = trainer("--config", config, "--run-dir", self.run_dir)
-        self.assertEqual(process.returncode, 0, process.err)
+        self.ran("--config", config, "--run-dir", self.run_dir)
         for name in "ab":
             (self.folder / "other" / name).mkdir(parents=True)
             np.save(self.folder / "other" / name / "0.npy", np.zeros((9, 8), np.float32))
@@ -365,12 +342,10 @@ class ImageDepthsTest(FolderCase):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
         transforms = [{"resize": {"size": [8, 8]}}, {"random_crop": {"size": 8, "padding": 100}}]
         for keys in ([], ["dataset.mode=grey16"]):
-            process = trainer("--config", self.configured(files, transforms), "--run-dir", self.folder / f"run{len(keys)}", "training.epochs=8", *keys)
-            self.assertEqual(process.returncode, 0, process.err)
+            self.ran("--config", self.configured(files, transforms), "--run-dir", self.folder / f"run{len(keys)}", "training.epochs=8", *keys)
         files = [(".png", Image.fromarray(RNG.integers(0, 256, (9, 8), dtype=np.uint8))) for _ in range(6)]
         for mode in ("rgb", "grey"):
-            process = trainer("--config", self.configured(files, transforms), "--run-dir", self.folder / mode, "training.epochs=8", f"dataset.mode={mode}")
-            self.assertEqual(process.returncode, 0, process.err)
+            self.ran("--config", self.configured(files, transforms), "--run-dir", self.folder / mode, "training.epochs=8", f"dataset.mode={mode}")
 
     def test_orientations_are_noticed(self):
         exif = Image.Exif()

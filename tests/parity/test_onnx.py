@@ -4,8 +4,7 @@ torchvision. TRAINER_BINARY is the program."""
 import json
 import os
 import pathlib
-import subprocess
-import tempfile
+import sys
 import unittest
 
 import numpy
@@ -14,7 +13,8 @@ import onnxruntime
 import torch
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import ROOT, FolderCase  # noqa: E402
 
 # At least one small network of each family, because the operators do not depend on the size of a network.
 NETWORKS = {
@@ -38,16 +38,9 @@ NETWORKS = {
 PLUGIN = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed" / "build" / "libmobilenet_v2.so"
 
 
-class OnnxTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-onnx-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def trainer(self, *args):
-        run = subprocess.run([os.environ["TRAINER_BINARY"], *map(str, args)], capture_output=True, text=True,
-                             env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.assertEqual(run.returncode, 0, run.stderr)
+class OnnxTest(FolderCase):
+    def ran(self, *args):
+        return super().ran(*args, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     def export(self, name):
         """Returns the network after one step of training, as ONNX and as TorchScript."""
@@ -58,10 +51,10 @@ class OnnxTest(unittest.TestCase):
         config.write_text(f"experiment: {name}\nplugins: [{PLUGIN}]\nmodel: {model}\nloss: {{name: {loss}}}\n"
                           f"dataset: {{name: synthetic, shape: {shape}, {targets}, num_train: 2, num_validation: 1}}\n"
                           "optimizer: {name: sgd, lr: 1.0e-4}\ndataloader: {batch_size: 2}\ntraining: {epochs: 1}\nruntime: {device: cpu}\n")
-        self.trainer("--config", config, "--run-dir", self.folder / name)
+        self.ran("--config", config, "--run-dir", self.folder / name)
         for form in ("onnx", "torchscript"):
-            self.trainer("export", "--checkpoint", self.folder / name / "checkpoints" / "last.pt", "--format", form, "--output", self.folder / form,
-                         "--plugin", PLUGIN)
+            self.ran("export", "--checkpoint", self.folder / name / "checkpoints" / "last.pt", "--format", form, "--output", self.folder / form,
+                     "--plugin", PLUGIN)
         onnx.checker.check_model(str(self.folder / "onnx"), full_check=True)
         return onnx.load(self.folder / "onnx"), torch.jit.load(self.folder / "torchscript").eval()
 
@@ -70,8 +63,8 @@ class OnnxTest(unittest.TestCase):
         config = self.folder / "names.yaml"
         config.write_text(f"experiment: names\nmodel: {{name: demo_conv}}\ndataset: {{name: cifar10, root: {root}}}\n"
                           "training: {steps: 1}\nruntime: {device: cpu}\n")
-        self.trainer("--config", config, "--run-dir", self.folder / "names")
-        self.trainer("export", "--checkpoint", self.folder / "names" / "checkpoints" / "last.pt", "--format", "onnx", "--output", self.folder / "onnx")
+        self.ran("--config", config, "--run-dir", self.folder / "names")
+        self.ran("export", "--checkpoint", self.folder / "names" / "checkpoints" / "last.pt", "--format", "onnx", "--output", self.folder / "onnx")
         metadata = {entry.key: entry.value for entry in onnx.load(self.folder / "onnx").metadata_props}
         names = json.loads(metadata["class_names"])
         self.assertEqual((len(names), names[0], names[9]), (10, "airplane", "truck"))

@@ -6,14 +6,14 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("golden", "testing")]
 from make_optimizers import SHAPES, pattern, set_gradients
+from program import FolderCase
 
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_optimizer_state")
 SGD, Adam, AdamW, RMSprop = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop
@@ -74,12 +74,7 @@ class Training:
         }
 
 
-class OptimizerStateTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-parity-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class OptimizerStateTest(FolderCase):
     def program(self, kind, options, groups, updates, file="-"):
         """Runs `updates` updates of the program; returns the file with the resulting state."""
         keys = json.dumps({"name": kind.__name__.lower(), **options})

@@ -4,14 +4,14 @@ the last layer must fit. TRAINER_BINARY is the program."""
 import os
 import pathlib
 import re
-import subprocess
-import tempfile
+import sys
 import unittest
 
 import torch
 import torchvision
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+from program import ROOT, FolderCase  # noqa: E402
 
 
 def old_name(model, name):
@@ -23,17 +23,9 @@ def old_name(model, name):
     return name
 
 
-class WeightsTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="trainer-weights-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def trainer(self, *args):
-        run = subprocess.run([os.environ["TRAINER_BINARY"], *map(str, args)], capture_output=True, text=True,
-                             env={**os.environ, "TRAINER_HOME": str(self.folder)})
-        self.assertEqual(run.returncode, 0, run.stderr)
-        return run
+class WeightsTest(FolderCase):
+    def ran(self, *args):
+        return super().ran(*args, env={**os.environ, "TRAINER_HOME": str(self.folder)})
 
     def test_each_kind_of_file(self):
         for name in ("resnet18", "mobilenet_v3_small", "efficientnet_b0", "densenet121", "shufflenet_v2_x1_0", "squeezenet1_1", "regnet_y_400mf", "vit_b_16"):
@@ -49,8 +41,8 @@ class WeightsTest(unittest.TestCase):
                                   f"dataset: {{name: synthetic, shape: [3, {size}, {size}], num_classes: 7, num_train: 2, num_validation: 1}}\n"
                                   "optimizer: {name: sgd, lr: 1.0e-30}\ndataloader: {batch_size: 2}\ntraining: {steps: 1}\nruntime: {device: cpu}\n"
                                   "validation: {every_epochs: null}\n")
-                run = self.trainer("--config", config, "--run-dir", self.folder / name)
-                self.assertRegex(run.stderr, r"the model starts with \d+ tensors of .*; the last layer \(\S+, \S+\) starts with random values, because it has 7 outputs")
+                run = self.ran("--config", config, "--run-dir", self.folder / name)
+                self.assertRegex(run.err, r"the model starts with \d+ tensors of .*; the last layer \(\S+, \S+\) starts with random values, because it has 7 outputs")
                 state = torch.load(self.folder / name / "checkpoints" / "last.pt", weights_only=False)["model"]
                 different = [key for key, value in model.named_parameters()
                              if value.shape != state[key].shape or not torch.allclose(state[key], value, rtol=0, atol=1e-20)]
@@ -64,13 +56,13 @@ class WeightsTest(unittest.TestCase):
             config = self.folder / "x.yaml"
             config.write_text(f"experiment: x\nmodel: {{name: {name}, weights: {weights.name.lower()}}}\n"
                               f"dataset: {{name: cifar10, root: {ROOT}/datasets/cifar10_sample}}\ntraining: {{epochs: 1}}\n")
-            shown = self.trainer("config", "show", "--config", config).stdout
+            shown = self.ran("config", "show", "--config", config).out
             keys = weights.transforms.keywords
             interpolation = f"interpolation: {weights.transforms().interpolation.value}"
             for part in (f"resize: {{size: {keys['resize_size']}, longest: null, {interpolation}}}", f"center_crop: {{size: {keys['crop_size']}}}",
                          f"random_resized_crop: {{size: {keys['crop_size']}, ", f"1.3333333333333333], {interpolation}}}"):
                 self.assertIn(part, shown)
-            own = self.trainer("config", "show", "--config", config, "dataset.validation_transforms=[]").stdout
+            own = self.ran("config", "show", "--config", config, "dataset.validation_transforms=[]").out
             self.assertIn("validation_transforms: []", own)
 
 

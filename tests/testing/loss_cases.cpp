@@ -5,10 +5,6 @@
 #include <ATen/Version.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <fstream>
-#include <sstream>
-
 #include "config/load.h"
 #include "run/session/build.h"
 #include "run/session/registries.h"
@@ -119,24 +115,6 @@ nlohmann::json run_loss_case(const nlohmann::json& case_json) {
     if (groups.world()->rank() == 0) result = std::move(of_this_rank);
   });
   return result;
-}
-
-std::string cpu_kind() {
-  static constexpr std::array kKernelFlags = {"amx_bf16",    "amx_tile", "avx2",     "avx512_bf16", "avx512_fp16",
-                                              "avx512_vnni", "avx512f",  "avx_vnni", "fma"};
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  std::string vendor;
-  std::string flags;
-  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
-    const auto value = line.substr(std::min(line.find(':') + 2, line.size()));
-    if (line.starts_with("vendor_id")) vendor = value;
-    if (line.starts_with("flags")) flags = " " + value + " ";
-  }
-  std::string kind = vendor + " " + at::get_cpu_capability();
-  for (const auto* flag : kKernelFlags) {
-    if (flags.find(fmt::format(" {} ", flag)) != std::string::npos) kind += fmt::format(" {}", flag);
-  }
-  return kind;
 }
 
 }  // namespace trainer::testing

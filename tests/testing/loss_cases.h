@@ -2,7 +2,6 @@
 // The cases of tests/golden/make_losses.py, repeated with the program's train step.
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 namespace trainer::testing {
 
@@ -10,8 +9,5 @@ namespace trainer::testing {
 // Like make_losses.py it uses one thread for each rank and no autocast. Tensors are channels_last if the case has a `convolution`, else
 // contiguous.
 nlohmann::json run_loss_case(const nlohmann::json& case_json);
-
-// The kind of this CPU as tests/golden/cpu.py spells it.
-std::string cpu_kind();
 
 }  // namespace trainer::testing

@@ -1,5 +1,6 @@
 """Runs of the program as a user starts it. TRAINER_BINARY is the program."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -23,6 +24,12 @@ def trainer(*args, **options):
     return process
 
 
+def events(run_dir, kind=None):
+    """The events of a run, or those of one kind."""
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if kind in (None, line["event"])]
+
+
 class FolderCase(unittest.TestCase):
     """A test case with a temporary folder and the path of a run directory in it, which does not exist yet."""
 
@@ -32,7 +39,16 @@ class FolderCase(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.run_dir = self.folder / "run"
 
+    def ran(self, *args, **options):
+        """Runs the program, which has to succeed."""
+        process = trainer(*args, **options)
+        self.assertEqual(process.returncode, 0, process.err)
+        return process
+
 
 class ProgramCase(FolderCase):
     def train(self, *args, **options):
         return trainer(*args, "--run-dir", self.run_dir, **options)
+
+    def trained(self, *args, **options):
+        return self.ran(*args, "--run-dir", self.run_dir, **options)

@@ -52,11 +52,6 @@ TEST(CheckComponents, RefusesContradictions) {
        "whole "
        "section, as "
        "in \"optimizer={name: adam}\""},
-      {{"optimizer.name=adamw"},
-       "x.yaml:5:33: optimizer.momentum: not a key of adamw, but of sgd, rmsprop, sam, muon; instead of optimizer.name=adamw, replace the "
-       "whole "
-       "section, "
-       "as in \"optimizer={name: adamw}\""},
       {{"optimizer={name: adam, betas: [0.9]}"}, "command line: optimizer.betas: [0.9] has 1 number; give two"},
       {{"optimizer.nesterov=true", "optimizer.momentum=0"},
        "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0 and dampening 0; change these "
@@ -65,28 +60,13 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"optimizer.nesterov=true", "optimizer.dampening=0.1"},
        "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0.9 and dampening 0.1; change these "
        "values or set nesterov to false"},
-      {{"optimizer={name: sam, lr: 0.1}", "training.accumulation_steps=2"},
-       "command line: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
-       "training.accumulation_steps: 1"},
-      {{"lr_scheduler={warmup_steps: 3, warmup_epochs: 1}"},
-       "command line: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {{"lr_scheduler={name: cosine, warmup_epochs: 3}"},
        "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs must be shorter than the training run (training.epochs = 3); "
-       "shorten "
-       "the warm-up or train longer"},
+       "shorten the warm-up or train longer"},
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: onecycle has its own warm-up; remove this key"},
-      {{"lr_scheduler={name: multistep, milestones: [2, 1]}"},
-       "command line: lr_scheduler.milestones: [2, 1] is not strictly increasing; sort it and give each epoch once"},
       {{"lr_scheduler={name: multistep, milestones: [1, 1]}"},
        "command line: lr_scheduler.milestones: [1, 1] is not strictly increasing; sort it and give each epoch once"},
-      {{"dataloader={batch_size: 8, global_batch_size: 8}"},
-       "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them"},
-      {{"dataloader={batch_size: null, global_batch_size: 1}", "training.accumulation_steps=2"},
-       "command line: dataloader.global_batch_size: 1 images cannot be divided into training.accumulation_steps = 2 micro-steps; choose at "
-       "least that many images"},
-      {{"runtime.dtype=float64", "amp.enabled=true"},
-       "command line: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
        "command line: dataloader.sampler.name: class_balanced needs one class per sample, but the targets of synthetic are numbers; choose "
        "another sampler"},
@@ -116,7 +96,6 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
       // The number of epochs is not known yet, so keys that are given in epochs are not compared with it.
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
-      {{"experiment=a/b"}, "command line: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},
        "command line: model.depth: 11 is not of the form 6n + 4; choose a depth of that form, for example 16, 22, 28 or 40"},
       {{"model.num_classes=20"}, "command line: model.num_classes: demo_conv has 20 outputs, but synthetic has 10 classes"},
@@ -138,8 +117,6 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
        "of transforms empty"},
       {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic has none; set validation.tta: none"},
-      {{"validation.tta=flip_and_shift"},
-       "command line: validation.tta: flip_and_shift needs images, but synthetic has none; set validation.tta: none"},
       {{"dataset.batch_transforms=[mixup, cutmix]", "dataset.shape=[10]", "model={name: demo_linear}"},
        "command line: dataset.batch_transforms[1]: cutmix needs samples with channels, height and width, but those of synthetic have the "
        "shape 10; remove it"},
@@ -154,9 +131,6 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer epochs"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
-      {{"loss={name: mse}"},
-       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
-       "such as cross_entropy or bce"},
       {{"loss={name: mse}", "model.num_classes=100"},
        "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
        "such as cross_entropy or bce\ncommand line: model.num_classes: "
@@ -288,13 +262,8 @@ TEST(CheckComponents, WarnsOfWhatIsProbablyUnintended) {
       {{"model={name: demo_conv, freeze: [conv]}"},
        "command line: model.freeze: the frozen layers keep their random initial values; set model.weights or model.init_from, or remove "
        "this key"},
-      {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
-       "command line: lr_scheduler.milestones: epoch 5 is not reached in 3 epochs of training; remove it, or raise training.epochs"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
        "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
-       "better; remove mode"},
-      {{"checkpoint={monitor: validation/top1, mode: min}"},
-       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is "
        "better; remove mode"},
       {{"checkpoint.mode=min"},
        "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is "
