@@ -96,8 +96,9 @@ std::string to_message(const std::vector<config::Value>& values) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 std::vector<config::Value> from_message(const std::string& message) {
+  const auto json = nlohmann::ordered_json::parse(message);
   std::vector<config::Value> values;
-  for (const auto& [key, text] : nlohmann::ordered_json::parse(message).items()) values.push_back({key, text});
+  for (const auto& [key, text] : json.items()) values.push_back({key, text});
   return values;
 }
 
