@@ -115,7 +115,7 @@ Recipe recipe_of(const config::Experiment& experiment, Logger& logger) {
                     throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
                   }
                 },
-                .task = task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component)),
+                .task = nullptr,
                 .optimizer =
                     [&](std::vector<optim::ParamGroup> groups) {
                       return optim::make_optimizer(optimizer.component, std::move(groups), optimizer.skip_zero_grads);
@@ -138,6 +138,8 @@ Recipe recipe_of(const config::Experiment& experiment, Logger& logger) {
                   .init_from = experiment.model.init_from,
                   .init_strict = experiment.model.init_strict,
                   .keep_last = experiment.checkpoint.keep_last},
+      .make_task =
+          [&] { return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component)); },
       .network = "the network " + experiment.model.component.name,
       .place_of = places_of(experiment),
       .open_samples = {},

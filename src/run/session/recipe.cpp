@@ -19,7 +19,7 @@ const Keys kPlanKeys = {{"batch_size", "dataloader.batch_size"},
                         {"epochs", "training.epochs"},
                         {"steps", "training.steps"}};
 
-engine::Network make_network(Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks) {
+engine::Network make_network(const Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks) {
   const auto& options = recipe.options;
   const engine::NetworkOptions of_network{.seed = options.loop.seed,
                                           .sync_batch_norm = options.sync_batch_norm,
@@ -28,8 +28,7 @@ engine::Network make_network(Recipe& recipe, const device::Placement& placement,
                                           .name = recipe.network,
                                           .place_of = [&](const std::string& key) { return recipe.place(key); }};
   return build_in_memory(recipe.network + " and its optimizer", "reduce the sizes of its layers, or the number of classes", [&] {
-    return engine::Network(
-        recipe.parts.model, [&] { return std::move(recipe.parts.task); }, recipe.parts.optimizer, of_network, placement, ranks);
+    return engine::Network(recipe.parts.model, recipe.make_task, recipe.parts.optimizer, of_network, placement, ranks);
   });
 }
 

@@ -52,8 +52,10 @@ struct ExperimentRecord {
 };
 
 struct Recipe {
-  TrainerParts parts;  // their data sets are not used: see open_samples
+  TrainerParts parts;  // their task and data sets are not used: see make_task and open_samples
   TrainerOptions options;
+
+  engine::MakeTask make_task;  // called once
 
   // For messages.
   std::string network = "the network";
@@ -93,9 +95,9 @@ struct Recipe {
   std::function<void()> on_done = {};
 };
 
-// Makes the network with its task and optimizer, which `recipe` can do once. Not collective. Throws UsageError when memory runs out, and
+// Makes the network with its task and optimizer. Not collective. Throws UsageError when memory runs out, and
 // for names of layers and parameters that the network does not have (train/engine/freezing.h).
-engine::Network make_network(Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks);
+engine::Network make_network(const Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks);
 // Makes the plan, the loaders and the sources of batches. Not collective. Throws UsageError.
 engine::Data make_data(const Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks,
                        engine::TrainingSamples samples);

@@ -118,8 +118,12 @@ void check_parts(const TrainerParts& parts) {
 session::Recipe recipe_of(TrainerParts parts, const TrainerOptions& options) {
   check_parts(parts);
   check_options(options);
-  session::Recipe recipe{
-      .parts = std::move(parts), .options = options, .open_samples = {}, .sampler = data::sampler_registry().configure("shuffled")};
+  const auto task = std::make_shared<std::unique_ptr<task::Task>>(std::move(parts.task));
+  session::Recipe recipe{.parts = std::move(parts),
+                         .options = options,
+                         .make_task = [task] { return std::move(*task); },
+                         .open_samples = {},
+                         .sampler = data::sampler_registry().configure("shuffled")};
   auto validation = options.loop.validation.is_off() ? nullptr : recipe.parts.validation;
   if (!validation) {
     recipe.options.loop.validation.every_epochs = {};

@@ -46,7 +46,8 @@ TEST(Findings, AreReportedAtTheirKeysInTheOrderOfTheFile) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(), "x.yaml:1:7: seed: taken\nx.yaml:4:35: dataset.train_transforms[1].crop: too large");
   }
-  EXPECT_EQ(problems.lines(Problems::Kind::kWarning), (std::vector<std::string>{"x.yaml:1:7: seed: small", "x.yaml:5:1: logging.every_steps: odd"}));
+  EXPECT_EQ(problems.lines(Problems::Kind::kWarning),
+            (std::vector<std::string>{"x.yaml:1:7: seed: small", "x.yaml:5:1: logging.every_steps: odd"}));
 }
 
 TEST(Findings, ASectionIsReadableWithoutProblemsOfItsKeys) {

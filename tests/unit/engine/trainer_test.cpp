@@ -188,7 +188,8 @@ std::pair<double, double> scores_of_six_views(Parts& parts) {
   parts.data.validation->batches->start_epoch(0, [&](int /*rank*/) {
     RankShard shard{.samples = data::SampleList(indices), .batch_sizes = {}};
     const int64_t batch_size = parts.data.validation->batches->batch_size();
-    for (int64_t first = 0; first < num_samples; first += batch_size) shard.batch_sizes.push_back(std::min(batch_size, num_samples - first));
+    for (int64_t first = 0; first < num_samples; first += batch_size)
+      shard.batch_sizes.push_back(std::min(batch_size, num_samples - first));
     return shard;
   });
   double loss = 0;
