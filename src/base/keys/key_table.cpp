@@ -293,7 +293,11 @@ void KeyTable::add_optional_section(std::string name, std::function<bool()> has,
   key.write = [] { return Node{}; };
 }
 
-void KeyTable::set_facts(const std::string& key, KeyFacts facts) { std::ranges::find(keys_, key, &Key::name)->facts = facts; }
+void KeyTable::set_facts(const std::string& key, KeyFacts facts) {
+  const auto found = std::ranges::find(keys_, key, &Key::name);
+  if (found == keys_.end()) throw std::logic_error(fmt::format("facts are set for the key {}, which was not added before", key));
+  found->facts = facts;
+}
 
 void KeyTable::refuse(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), false, std::move(find)}); }
 void KeyTable::warn(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), true, std::move(find)}); }

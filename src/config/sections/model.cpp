@@ -14,8 +14,6 @@ void ModelSection::describe(KeyTable& keys, const RegistryBase& models) {
   keys.add("weights_mirror", weights_mirror,
            {.doc = "The URL of a folder (https://, http:// or file://) from which "
                    "published weights are downloaded, instead of torchvision's server."});
-  // A resumed run has its weights already, and features depend on the weights themselves.
-  for (const char* key : {"weights", "weights_mirror", "init_from", "init_strict"}) keys.set_facts(key, {});
   keys.refuse("weights",
               [this] { return !weights.empty() && !init_from.empty() ? "given together with model.init_from; keep one of them" : ""; });
   keys.refuse("weights_mirror", [this] {
@@ -29,6 +27,8 @@ void ModelSection::describe(KeyTable& keys, const RegistryBase& models) {
            {.doc = "true: refuse a file in which an entry is missing, unexpected or of another shape; false: load the entries that fit, "
                    "for example all except the last layer if the classes differ, and log the skipped entries; from a checkpoint with "
                    "class names, the last layer's rows are matched by these names."});
+  // A resumed run has its weights already, and features depend on the weights themselves.
+  for (const char* key : {"weights", "weights_mirror", "init_from", "init_strict"}) keys.set_facts(key, {});
   keys.add("freeze", freeze,
            {.doc = "Layers and parameters that are not trained, given by their names or by the beginnings of names up to a dot, as in "
                    "[conv1, layer1]; [backbone] stands for all layers except the last. Batch normalisation in these layers uses its "

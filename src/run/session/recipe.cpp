@@ -93,7 +93,8 @@ void check_samples(const engine::Network& network, const engine::DataSource& sou
   }
   const auto& info = source.samples.info();
   if (model.num_outputs() != info.num_outputs()) {
-    throw UsageError(fmt::format("the network has {}, but {} has {}", counted(model.num_outputs(), "output"), which, outputs_text(info)));
+    throw UsageError(
+        fmt::format("the network has {}, but there are {} in {}", counted(model.num_outputs(), "output"), outputs_text(info), which));
   }
   const auto mismatches = network.task->mismatches({.loss = "the loss",
                                                     .dataset = which,

@@ -165,7 +165,7 @@ TEST(TrainerOfParts, EvaluatesItsNetwork) {
   EXPECT_EQ(trainer.evaluate(open(data::Split::kTrain)).num_samples, open(data::Split::kTrain)->size());
   const auto of_other_classes = make(datasets::dataset_registry(), "{name: synthetic, shape: [3, 32, 32], num_classes: 3}");
   EXPECT_THAT([&] { trainer.evaluate(of_other_classes.open(data::Split::kTrain, *context().logger())); },
-              ThrowsMessage<UsageError>(HasSubstr("the network has 10 outputs, but the evaluated data set has 3 classes")));
+              ThrowsMessage<UsageError>(HasSubstr("the network has 10 outputs, but there are 3 classes in the evaluated data set")));
 }
 
 TEST(TrainerOfParts, RestoresTheSettingsOfLibtorch) {
@@ -318,12 +318,12 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   });
   refused("monitor.metric: the task does not measure iou; choose one of its validation metrics, or auto",
           [](auto&, auto& chosen) { chosen.loop.monitor.metric = "validation/iou"; });
-  refused("the network needs samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after their transforms",
+  refused("the network needs samples of shape 3x32x32, but those of the training samples have 3x24x24 after their transforms",
           [](auto& parts, auto&) {
             parts.model = [](const auto& build) { return make(models::model_registry(), "demo_conv", build); };
             parts.train_transforms = read_components(data::transform_registry(), "[center_crop: {size: 24}]");
           });
-  refused("the network has 7 outputs, but TrainerParts::train has 10 classes", [](auto& parts, auto&) {
+  refused("the network has 7 outputs, but there are 10 classes in the training samples", [](auto& parts, auto&) {
     parts.model = [](const auto& build) { return make(models::model_registry(), "{name: resnet20, num_classes: 7}", build); };
   });
   refused("accumulation_steps: the optimizer processes each batch twice", [](auto& parts, auto& chosen) {
