@@ -141,6 +141,7 @@ Recipe recipe_of(const config::Experiment& experiment, Logger& logger) {
       .make_task =
           [&] { return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component)); },
       .network = "the network " + experiment.model.component.name,
+      .loss = experiment.loss.component.name,
       .place_of = places_of(experiment),
       .open_samples = {},
       .sampler = experiment.dataloader.sampler,

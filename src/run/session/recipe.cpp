@@ -83,7 +83,7 @@ optim::LrSchedule make_lr_schedule(const Recipe& recipe, const engine::Plan& pla
                      [&] { return optim::make_lr_schedule(parts.lr_schedule, warmup, total_steps, plan.steps_per_epoch); });
 }
 
-void check_samples(const engine::Network& network, const engine::DataSource& source, const std::string& which, const std::string& monitor) {
+void check_samples(const Recipe& recipe, const engine::Network& network, const engine::DataSource& source, const std::string& which) {
   const auto& model = *network.model;
   const auto& wanted = model.input_shape();
   const auto& shape = source.pipeline.output_shape();
@@ -96,20 +96,19 @@ void check_samples(const engine::Network& network, const engine::DataSource& sou
     throw UsageError(
         fmt::format("the network has {}, but there are {} in {}", counted(model.num_outputs(), "output"), outputs_text(info), which));
   }
-  const auto mismatches = network.task->mismatches({.loss = "the loss",
+  const auto mismatches = network.task->mismatches({.loss = recipe.loss,
                                                     .dataset = which,
                                                     .num_classes = info.num_classes,
                                                     .has_masks = info.has_masks,
                                                     .is_multi_label = info.is_multi_label,
-                                                    .monitor = monitor});
+                                                    .monitor = recipe.options.loop.monitor.metric});
   if (!mismatches.empty()) throw UsageError(mismatches.front().text);
 }
 
 void check_fit(const Recipe& recipe, const engine::Network& network, const engine::Data& data) {
   const auto& [parts, options] = std::tie(recipe.parts, recipe.options);
-  const auto& monitor = options.loop.monitor.metric;
-  check_samples(network, data.train, "the training samples", monitor);
-  if (data.validation) check_samples(network, *data.validation, "the validation samples", monitor);
+  check_samples(recipe, network, data.train, "the training samples");
+  if (data.validation) check_samples(recipe, network, *data.validation, "the validation samples");
   engine::monitored_metric(options.loop.monitor, *network.task);
   if (network.optimizer->needs_second_pass() && options.plan.accumulation_steps > 1) {
     throw OptionError("accumulation_steps", "the optimizer processes each batch twice, so it cannot accumulate micro-steps; set 1");

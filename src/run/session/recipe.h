@@ -59,6 +59,7 @@ struct Recipe {
 
   // For messages.
   std::string network = "the network";
+  std::string loss = "the loss";
   engine::PlaceOf place_of = {};  // empty for components in code, whose errors name members
   std::string place(const std::string& key) const { return place_of ? place_of(key) : key; }
 
@@ -112,7 +113,7 @@ engine::DataSource make_source(const Recipe& recipe, const std::vector<Component
 // Throws UsageError if network, task, optimizer, schedule and data cannot be used together.
 void check_fit(const Recipe& recipe, const engine::Network& network, const engine::Data& data);
 // The same for samples to evaluate. `which`: for messages.
-void check_samples(const engine::Network& network, const engine::DataSource& source, const std::string& which, const std::string& monitor);
+void check_samples(const Recipe& recipe, const engine::Network& network, const engine::DataSource& source, const std::string& which);
 
 // The keys of members of options, for messages.
 using Keys = std::map<std::string, std::string>;

@@ -176,7 +176,10 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
   if (is_file) chosen = read_chosen(choice, logger);
-  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), request.extend)};
+  // Without a configuration, the checkpoint alone tells whether there is something to train.
+  const bool continues = was_finished && request.values == nullptr && choice == "auto" && !contents.checkpoints.empty();
+  const auto chosen_file = chosen ? fs::canonical(chosen->file) : fs::path();
+  RunStart start{.decision = continues ? ResumeDecision::kResumeNewest : decide_resume(contents, choice, chosen_file, request.extend)};
   switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",

@@ -244,7 +244,7 @@ task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples
   if (averaged && !parts.ema) throw UsageError("there are no averaged parameters to evaluate; set TrainerOptions::ema");
   auto source = session::make_source(recipe, recipe.parts.validation_transforms, parts.network.placement, parts.ranks,
                                      engine::Samples(std::move(samples)));
-  session::check_samples(parts.network, source, which, recipe.options.loop.monitor.metric);
+  session::check_samples(recipe, parts.network, source, which);
   parts.data_parallel->sync_buffers();
   std::optional<optim::AveragedParameters> averages;
   if (averaged) averages.emplace(*parts.ema);
