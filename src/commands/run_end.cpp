@@ -120,15 +120,14 @@ std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContex
   return started;
 }
 
-std::vector<std::unique_ptr<reporting::Sink>> make_sinks(const session::RankContext& context, const run::RunDirectory& directory,
-                                                         const data::DatasetInfo& info, reporting::EventCommand* command) {
-  std::vector<std::unique_ptr<reporting::Sink>> sinks;
+void add_sinks_of_experiment(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
+                             reporting::EventCommand* command) {
+  const auto& class_names = session.parts().data.train.samples.info().class_names;
   for (const auto& sink : context.experiment().logging.sinks) {
-    sinks.push_back(reporting::sink_registry().make(
-        sink, {.run_dir = directory.path(), .config_text = context.config_text(), .class_names = info.class_names}));
+    reporter.add(reporting::sink_registry().make(
+        sink, {.run_dir = session.directory()->path(), .config_text = context.config_text(), .class_names = class_names}));
   }
-  if (command != nullptr) sinks.push_back(std::make_unique<EndOfEventCommand>(*command));
-  return sinks;
+  if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
 }
 
 void refuse_file_of_run(const std::filesystem::path& output, std::string_view option) {

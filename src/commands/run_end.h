@@ -48,9 +48,10 @@ void check_event_command(session::RankContext& context);
 // Collective: starts the program of logging.command on rank 0; null on other ranks, and if there is no program.
 std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context);
 
-// The sinks of logging.sinks, and one that ends the program of logging.command, if `command` is not null.
-std::vector<std::unique_ptr<reporting::Sink>> make_sinks(const session::RankContext& context, const run::RunDirectory& directory,
-                                                         const data::DatasetInfo& info, reporting::EventCommand* command);
+// To be called on the rank that writes the files of the run, after Session::add_sinks(): adds the sinks of logging.sinks, and one that ends
+// the program of logging.command, if `command` is not null. All arguments must outlive the reporter.
+void add_sinks_of_experiment(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
+                             reporting::EventCommand* command);
 
 // Throws UsageError if `output`, the value of `option`, is a file that training writes to a run directory, such as its metrics and
 // checkpoints, because it would be overwritten.

@@ -161,8 +161,8 @@ ExitCode train(const std::vector<std::string>& args) {
         if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
         const auto command = start_event_command(context);
-        recipe.make_sinks = [&](const auto& directory, const auto& info) { return make_sinks(context, directory, info, command.get()); };
         session.add_sinks(reporter, command.get());
+        if (session.directory() != nullptr) add_sinks_of_experiment(reporter, context, session, command.get());
         std::vector<engine::TrainingHook*> hooks;
         if (profiler) hooks.push_back(profiler.get());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);

@@ -16,7 +16,6 @@
 #include "config/compare.h"
 #include "device/placement.h"
 #include "distributed/agreement.h"
-#include "run/run_directory.h"
 #include "run/session/resume.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
@@ -77,9 +76,6 @@ struct Recipe {
   using MakeData = std::function<engine::Data(engine::TrainingSamples features)>;
   std::function<engine::Data(engine::Network& network, engine::Data images, const MakeData& make_data)> cache_features = {};
   std::optional<int64_t> histograms_every_epochs = {};
-  // On rank 0 of a run with a directory: further sinks, which receive the events after those of TrainerParts.
-  std::function<std::vector<std::unique_ptr<reporting::Sink>>(const run::RunDirectory& directory, const data::DatasetInfo& info)>
-      make_sinks = {};
   std::function<std::string(const engine::Interval& epoch, int64_t number)> advise_on_data = {};
 
   // The directory of the run is options.run_directory; `resume` is the value of --resume, which has an effect only with a directory.

@@ -352,8 +352,6 @@ void Session::add_sinks(reporting::Reporter& reporter, reporting::EventCommand* 
     reporter.add(std::move(files));
   }
   for (auto& sink : recipe_.parts.sinks) reporter.add(std::move(sink));
-  if (!directory_ || !recipe_.make_sinks) return;
-  for (auto& sink : recipe_.make_sinks(*directory_, parts_->data.train.samples.info())) reporter.add(std::move(sink));
 }
 
 void Session::resume(const std::filesystem::path& file, std::optional<Checkpoint> checkpoint) {

@@ -189,7 +189,6 @@ class End : public reporting::Sink {
 struct Trainer::State {
   State(distributed::Context& context, TrainerParts parts, const TrainerOptions& options)
       : only(context.device(), options.placement),
-        validation(parts.validation),
         recipe(recipe_of(std::move(parts), options)),
         rank(rank_of(context, options)),
         session(rank, recipe) {
@@ -203,7 +202,6 @@ struct Trainer::State {
   }
 
   const OnlyTrainer only;
-  std::shared_ptr<const data::Dataset> validation;
   session::Recipe recipe;
   session::Rank rank;
   session::Session session;
@@ -239,7 +237,7 @@ task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples
   const auto& recipe = state_->recipe;
   auto& parts = state_->session.parts();
   const auto* which = samples ? "the evaluated data set" : "the validation samples";
-  if (!samples) samples = state_->validation;
+  if (!samples) samples = recipe.parts.validation;
   if (!samples || samples->size() == 0) throw UsageError("there are no samples to evaluate; give a data set that has some");
   if (averaged && !parts.ema) throw UsageError("there are no averaged parameters to evaluate; set TrainerOptions::ema");
   auto source = session::make_source(recipe, recipe.parts.validation_transforms, parts.network.placement, parts.ranks,
