@@ -18,7 +18,6 @@
 #include <system_error>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -125,37 +124,45 @@ struct Targets {
   std::vector<std::string> columns = {};      // of the numbers, or of classes with one column each; empty: unnamed, or labels in one column
   int64_t num_targets = 1;
   std::vector<fs::path> first_images = {};  // at most kMostTriedImages
+  // The hash_of() each path, sorted; empty without a validation file.
+  std::shared_ptr<std::vector<size_t>> paths = std::make_shared<std::vector<size_t>>();
 };
+
+// Paths are compared by hashes, because a file may have millions of lines.
+size_t hash_of(const fs::path& path) { return std::hash<std::string>()(path.lexically_normal().string()); }
 
 Targets read_targets(const CsvOptions& options) {
   const Table table(options, data::Split::kTrain);
+  Targets targets;
   std::set<std::string> labels;
   bool are_all_binary = !table.names().empty();
-  std::vector<fs::path> first_images;
   table.read([&](const Row& row) {
-    if (first_images.size() < kMostTriedImages) first_images.push_back(folder_of(options, data::Split::kTrain) / row.path);
+    const auto path = folder_of(options, data::Split::kTrain) / row.path;
+    if (targets.first_images.size() < kMostTriedImages) targets.first_images.push_back(path);
+    if (!options.validation.empty()) targets.paths->push_back(hash_of(path));
     if (options.targets == CsvTargets::kClass) labels.insert(row.fields[0]);
     if (options.targets == CsvTargets::kClasses && table.num_fields() == 1) {
       are_all_binary = are_all_binary && (row.fields[0] == "0" || row.fields[0] == "1");
       for (auto& label : split_list(row.fields[0], options.separator)) labels.insert(std::move(label));
     }
   });
+  std::ranges::sort(*targets.paths);
   const bool is_list =
       options.targets == CsvTargets::kClass || (options.targets == CsvTargets::kClasses && table.num_fields() == 1 && !are_all_binary);
   if (!is_list) {
-    const bool are_classes = options.targets == CsvTargets::kClasses;
-    return {.class_names = are_classes ? table.names() : std::vector<std::string>(),
-            .columns = table.names(),
-            .num_targets = static_cast<int64_t>(table.num_fields()),
-            .first_images = std::move(first_images)};
+    targets.columns = table.names();
+    if (options.targets == CsvTargets::kClasses) targets.class_names = table.names();
+    targets.num_targets = static_cast<int64_t>(table.num_fields());
+    return targets;
   }
-  std::vector<std::string> classes(labels.begin(), labels.end());
+  auto& classes = targets.class_names;
+  classes.assign(labels.begin(), labels.end());
   if (classes.empty()) throw std::runtime_error(options.train + ": no image has a class; add the names of classes");
   if (std::ranges::all_of(classes, is_integer)) {
     // Without leading zeros, a longer number is greater.
     std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
   }
-  return {.class_names = std::move(classes), .first_images = std::move(first_images)};
+  return targets;
 }
 
 [[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split, int64_t line,
@@ -251,21 +258,19 @@ std::string warning_of_separators(const std::vector<std::string>& class_names) {
   return "";
 }
 
-// Finds paths that several lines name. Compares hashes, because a file may have millions of lines.
+// Finds paths that several lines name.
 class RepeatedPaths {
  public:
-  RepeatedPaths(const CsvOptions& options, data::Split split) : folder_(folder_of(options, split)) {
-    if (split == data::Split::kTrain) return;
-    train_ = options.train;
-    const auto train_folder = folder_of(options, data::Split::kTrain);
-    Table(options, data::Split::kTrain).read([&](const Row& row) { in_train_.insert(hash_of(train_folder / row.path)); });
-  }
+  RepeatedPaths(const CsvOptions& options, const Targets& targets, data::Split split)
+      : folder_(folder_of(options, split)),
+        train_(options.train),
+        in_train_(split == data::Split::kTrain ? std::vector<size_t>() : *targets.paths) {}
 
   void add(const Row& row) {
     const auto hash = hash_of(folder_ / row.path);
     const auto [first, is_new] = lines_.emplace(hash, row.line);
     if (!is_new && num_repeated_++ == 0) repeated_ = fmt::format("line {} ({}, as in line {})", row.line, row.path, first->second);
-    if (is_new && in_train_.contains(hash) && num_in_train_++ == 0) shared_ = row.path;
+    if (is_new && std::ranges::binary_search(in_train_, hash) && num_in_train_++ == 0) shared_ = row.path;
   }
   std::vector<std::string> warnings() const {
     std::vector<std::string> warnings;
@@ -285,11 +290,9 @@ class RepeatedPaths {
   }
 
  private:
-  static size_t hash_of(const fs::path& path) { return std::hash<std::string>()(path.lexically_normal().string()); }
-
   fs::path folder_;
   std::string train_;
-  std::unordered_set<size_t> in_train_;             // the paths in the training file, for a validation file
+  std::vector<size_t> in_train_;                    // the paths in the training file, for a validation file
   std::unordered_map<size_t, int64_t> lines_ = {};  // the first line of each path
   int64_t num_repeated_ = 0;
   int64_t num_in_train_ = 0;
@@ -318,7 +321,7 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
     return label->second;
   };
   ImageList images(folder_of(options, split));
-  RepeatedPaths repeated(options, split);
+  RepeatedPaths repeated(options, targets, split);
   table.read([&](const Row& row) {
     repeated.add(row);
     if (options.targets == CsvTargets::kClass) {
@@ -399,7 +402,7 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
   const auto check = [missing = factory.missing] {
     if (!missing.empty()) throw DataError("dataset.train: " + missing);
   };
-  factory.open = [options, check, targets, info = factory.info](data::Split split, Logger& logger) {
+  factory.open = [options, check, targets = std::move(targets), info = factory.info](data::Split split, Logger& logger) {
     check();
     return open_csv(options, targets, info, split, logger);
   };

@@ -26,13 +26,6 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
-// Whether Dataset::list() includes the size of this sample: only for at most a thousand evenly spaced ones, because a network file system
-// asks its server for each size.
-inline bool lists_size(int64_t index, int64_t num_samples) {
-  constexpr int64_t kMostSizes = 1000;
-  return index % ((num_samples + kMostSizes - 1) / kMostSizes) == 0;
-}
-
 // Prefetches memory that will be read soon, into the second-level cache: the first-level cache accepts only a few requests at a time, and
 // further ones would wait.
 inline void prefetch_memory(const uint8_t* bytes, size_t count) {

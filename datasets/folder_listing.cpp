@@ -2,15 +2,10 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
-#include <exception>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -19,13 +14,13 @@
 #include <set>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "base/file.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "data/threads.h"
+#include "datasets/download.h"
 #include "datasets/files.h"
 #include "trainer/error.h"
 
@@ -123,11 +118,9 @@ std::string digest_of(const FolderListing& listing) {
   for (const auto& folder : listing.folders) text += folder.string() + '\0';
   for (const auto& file : listing.files) text += fmt::format("{} {} {}", file.num_bytes, file.time, file.path.string()) + '\0';
   for (const auto& link : listing.links) text += link.path.string() + '\0' + link.target.string() + '\0';
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
-    throw std::runtime_error("cannot compute SHA-256");
-  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
+  Digest digest("SHA256");
+  digest.update(text);
+  return digest.hexadecimal();
 }
 
 namespace {
@@ -232,7 +225,7 @@ struct OtherFiles {
 };
 
 struct ClassFiles {
-  std::string images;  // paths relative to the class's folder; each ends with '\0'
+  std::vector<std::string> images;  // paths relative to the class's folder
   OtherFiles others;
 };
 
@@ -258,7 +251,7 @@ class ClassLister {
     ClassFiles files{.images = {}, .others = others_};
     for (auto& [relative, names] : images_) {
       std::ranges::sort(names);
-      for (const auto& name : names) files.images.append(joined(relative, name)).push_back('\0');
+      for (const auto& name : names) files.images.push_back(joined(relative, name));
     }
     return files;
   }
@@ -291,35 +284,16 @@ class ClassLister {
   OtherFiles others_;
 };
 
-// Lists the files of all classes, in the order of the names. If some classes fail, throws the error of the first of them.
+// Lists the files of all classes, in the order of the names.
 std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
                                      int num_threads) {
+  struct NoMemory {};
   const auto listed = with_parents(folder.string());
   std::vector<ClassFiles> classes(names.size());
-  std::vector<std::exception_ptr> failures(names.size());
-  std::atomic<size_t> num_begun = 0;
-  std::atomic<bool> has_failed = false;
-  const auto work = [&] {
-    while (!has_failed) {
-      const size_t i = num_begun++;
-      if (i >= names.size()) return;
-      try {
-        classes[i] = ClassLister((folder / names[i]).string(), listed, extensions).list();
-      } catch (...) {
-        failures[i] = std::current_exception();
-        has_failed = true;
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    const size_t num_workers = std::min(static_cast<size_t>(num_threads), names.size());
-    for (size_t i = 1; i < num_workers; ++i) threads.emplace_back(work);
-    work();
-  }
-  // Classes are started in their order, so those before the first failure are complete.
-  const auto failure = std::ranges::find_if(failures, [](const auto& exception) { return exception != nullptr; });
-  if (failure != failures.end()) std::rethrow_exception(*failure);
+  const auto always = [](size_t /*num_done*/) { return true; };
+  data::for_each_in_threads<NoMemory>(names.size(), num_threads, always, [&](size_t i, NoMemory&) {
+    classes[i] = ClassLister((folder / names[i]).string(), listed, extensions).list();
+  });
   return classes;
 }
 
@@ -354,14 +328,6 @@ std::vector<std::string> validation_classes(const ClassFolders& folders) {
                                 folders.validation->string(), name, folders.train.string(), look_alike_hint(name, folders.class_names)));
   }
   return names;
-}
-
-void add_images(ImageList& images, const std::string& name, const ClassFiles& files, int64_t label) {
-  for (size_t begin = 0; begin < files.images.size();) {
-    const size_t end = files.images.find('\0', begin);
-    images.add(joined(name, files.images.substr(begin, end - begin)), label);
-    begin = end + 1;
-  }
 }
 
 // The folders in `path`; throws if there are none.
@@ -432,11 +398,9 @@ std::vector<fs::path> first_images_of(const ClassFolders& folders, data::ImageMo
       };
       auto names = list(extensions_of(mode));
       if (names.empty() && mode == data::ImageMode::kAuto) names = list(kRawExtensions);
-      for (size_t begin = 0; begin < names.size();) {
+      for (const auto& image : names) {
         if (images.size() == kMostTriedImages) return images;
-        const auto end = names.find('\0', begin);
-        images.push_back(folder / names.substr(begin, end - begin));
-        begin = end + 1;
+        images.push_back(folder / image);
       }
     }
   } catch (const Error&) {
@@ -458,7 +422,7 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
     ClassFiles files;
     if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
     if (split == data::Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others, extensions);
-    add_images(images, name, files, static_cast<int64_t>(label));
+    for (const auto& image : files.images) images.add(joined(name, image), static_cast<int64_t>(label));
     for (const auto& [extension, count] : files.others.counts) others.counts[extension] += count;
     if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();
   }
@@ -472,11 +436,7 @@ std::vector<std::string> find_image_files(const fs::path& path, data::ImageMode 
   const auto files = ClassLister(path.string(), {}, extensions_of(mode)).list();
   if (files.images.empty()) throw_no_images(path, files.others, extensions_of(mode));
   std::vector<std::string> paths;
-  for (size_t begin = 0; begin < files.images.size();) {
-    const auto end = files.images.find('\0', begin);
-    paths.push_back((path / files.images.substr(begin, end - begin)).string());
-    begin = end + 1;
-  }
+  for (const auto& image : files.images) paths.push_back((path / image).string());
   return paths;
 }
 
@@ -508,40 +468,20 @@ std::vector<std::string_view> letters_of(std::string_view name) {
 bool is_composed(std::string_view letter) { return letter.size() > 1 && first_character(letter).length == letter.size(); }
 bool has_parts(std::string_view letter) { return first_character(letter).length < letter.size(); }
 
-// Bytes that do not occur in UTF-8.
-constexpr char kComposed = '\xfe';
-constexpr char kWithParts = '\xff';
-
 struct Name {
-  explicit Name(std::string_view name) : text(name), letters(letters_of(name)) {
-    for (const auto letter : letters) form += has_parts(letter) ? kWithParts : is_composed(letter) ? kComposed : letter[0];
-    outline = form;
-    std::ranges::replace(outline, kWithParts, kComposed);
-  }
+  explicit Name(std::string_view name) : text(name), letters(letters_of(name)) {}
+
+  // Names of ASCII characters without spaces at their ends look only like others that are not of this kind.
+  bool is_plain() const { return letters.size() == text.size(); }
 
   std::string_view text;
   std::vector<std::string_view> letters;
-  std::string form;     // one byte per letter: the letter itself if it has one byte, else kComposed or kWithParts
-  std::string outline;  // the form with kComposed instead of kWithParts; equal for names that look alike
 };
 
-// Two names a and b with the same outline look alike if decisive_letters(a, b.form) equals decisive_letters(b, a.form). A letter that has
-// the same kind in both forms must be equal in both names, so it is kept. A composed letter counts as similar to any letter with combining
-// characters, so one placeholder replaces both.
-std::string decisive_letters(const Name& name, std::string_view other_form) {
-  std::string decisive;
-  for (size_t i = 0; i < name.letters.size(); ++i) {
-    if (name.form[i] == other_form[i]) {
-      decisive += name.letters[i];
-    } else {
-      decisive += kComposed;
-    }
-  }
-  return decisive;
-}
-
 bool look_alike(const Name& a, const Name& b) {
-  return a.text != b.text && a.outline == b.outline && decisive_letters(a, b.form) == decisive_letters(b, a.form);
+  return a.text != b.text && std::ranges::equal(a.letters, b.letters, [](std::string_view x, std::string_view y) {
+           return x == y || (is_composed(x) && has_parts(y)) || (has_parts(x) && is_composed(y));
+         });
 }
 
 }  // namespace
@@ -560,24 +500,13 @@ std::string look_alike_hint(std::string_view name, const std::vector<std::string
 
 std::string describe_look_alikes(const std::vector<std::string>& class_names) {
   const std::vector<Name> names(class_names.begin(), class_names.end());
-  std::unordered_map<std::string, std::set<std::string>> forms;  // of each outline
-  for (const auto& name : names) forms[name.outline].insert(name.form);
-  // The key: a name's form, another form, and the name's decisive letters for that other form. Comparing all pairs would take seconds for
-  // thousands of Chinese names.
-  std::map<std::array<std::string, 3>, const Name*> first;
-  for (const auto& name : names) {
-    const Name* other = nullptr;
-    for (const auto& form : forms.at(name.outline)) {
-      const auto letters = decisive_letters(name, form);
-      const auto found = first.find({form, name.form, letters});
-      if (found != first.end() && found->second->text != name.text && (other == nullptr || found->second < other)) other = found->second;
-      first.try_emplace({name.form, form, letters}, &name);
-    }
-    if (other != nullptr) {
+  for (size_t later = 1; later < names.size(); ++later) {
+    for (size_t earlier = 0; earlier < later; ++earlier) {
+      if ((names[earlier].is_plain() && names[later].is_plain()) || !look_alike(names[earlier], names[later])) continue;
       return fmt::format(
           "the classes \"{}\" and \"{}\" look alike, but differ in spaces or in the form of accented letters (Unicode NFC and NFD); if "
           "they are one class, give both the same name",
-          other->text, name.text);
+          names[earlier].text, names[later].text);
     }
   }
   return "";

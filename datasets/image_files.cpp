@@ -20,43 +20,26 @@
 namespace trainer::datasets {
 namespace {
 
-// The size of a file; 0 if it cannot be determined.
-int64_t num_bytes_of(const std::string& path) {
-  const FileAccess access("examining", path);
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
-}
-
 class ImageFiles : public data::Dataset {
  public:
   ImageFiles(data::DatasetInfo info, ImageList images) : info_(std::move(info)), images_(std::move(images)) {}
 
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return images_.size(); }
-  std::string name(int64_t index) const override { return images_.path(index); }
-  std::string key(int64_t index) const override { return std::string(images_.name(index)); }
-  std::string group(int64_t index) const override { return images_.group(index); }
-  int64_t label(int64_t index) const override { return info_.has_labels() ? images_.label(index) : 0; }
-
-  void list(const std::function<void(const ListedSample&)>& use) const override {
-    for (int64_t i = 0; i < size(); ++i) {
-      auto name = images_.name(i);
-      if (name.starts_with('/')) name.remove_prefix(name.rfind('/') + 1);
-      use({.name = name,
-           .label = label(i),
-           .num_bytes = lists_size(i, size()) ? num_bytes_of(images_.path(i)) : 0,
-           .target_values = images_.target_values(i)});
-    }
-  }
-
-  std::vector<double> target_values(int64_t index) const override {
-    const auto values = images_.target_values(index);
-    return {values.begin(), values.end()};
-  }
-
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
-    return {.encoded = read_bytes(images_.path(index), scratch.bytes),
-            .target = {.label = label(index), .values = images_.target_values(index)}};
+    return {.encoded = read_bytes(images_.path(index), scratch.bytes), .target = target(index, scratch)};
+  }
+  data::Target target(int64_t index, data::Scratch&) const override {
+    return {.label = info_.has_labels() ? images_.label(index) : 0, .values = images_.target_values(index)};
+  }
+  data::SampleOrigin origin(int64_t index) const override {
+    return {images_.path(index), std::string(images_.name(index)), images_.group(index), index};
+  }
+  std::optional<int64_t> num_bytes(int64_t index) const override {
+    const auto path = images_.path(index);
+    const FileAccess access("examining", path);
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
   }
 
  private:

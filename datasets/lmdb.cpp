@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -46,48 +48,35 @@ class Lmdb : public data::Dataset {
 
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     auto sample = read_entry(find(index));
-    sample.target.label = label(index);
-    if (info().has_values()) {
-      scratch.targets = target_values(index);
-      sample.target.values = scratch.targets;
-    }
+    sample.target = target(index, scratch);
     return sample;
   }
-  std::vector<double> target_values(int64_t index) const override {
-    std::vector<double> values;
+  data::Target target(int64_t index, data::Scratch& scratch) const override {
     const auto num_bytes = num_value_bytes(info());
-    for (int64_t i = 0; info().has_values() && i < info().num_outputs(); ++i) {
-      const auto* const at = labels_.data() + num_target_bytes(info()) * index + num_bytes * i;
-      values.push_back(num_bytes == sizeof(double) ? std::bit_cast<double>(little_endian::load<uint64_t>(at))
-                                                   : double{std::bit_cast<float>(little_endian::load<uint32_t>(at))});
+    const auto* at = labels_.data() + num_target_bytes(info()) * index;
+    if (info().has_labels()) return {.label = static_cast<int64_t>(little_endian::load<uint64_t>(at))};
+    scratch.targets.clear();
+    for (int64_t i = 0; i < info().num_outputs(); ++i, at += num_bytes) {
+      scratch.targets.push_back(num_bytes == sizeof(double) ? std::bit_cast<double>(little_endian::load<uint64_t>(at))
+                                                            : double{std::bit_cast<float>(little_endian::load<uint32_t>(at))});
     }
-    return values;
-  }
-  int64_t label(int64_t index) const override {
-    if (!info().has_labels()) return 0;
-    return static_cast<int64_t>(little_endian::load<uint64_t>(labels_.data() + sizeof(int64_t) * static_cast<size_t>(index)));
+    return {.values = scratch.targets};
   }
   void check(int64_t index) const override { check_entry(find(index)); }
 
-  std::string name(int64_t index) const override { return std::string(stored_name(index)); }
-
-  std::string key(int64_t index) const override {
-    auto text = stored_name(index);
-    if (text.empty()) return Dataset::key(index);
-    if (text.starts_with(pack_.folder)) text.remove_prefix(pack_.folder.size());
-    return std::string(text);
+  data::SampleOrigin origin(int64_t index) const override {
+    auto origin = Dataset::origin(index);
+    const auto name = stored_name(index);
+    if (name.empty()) return origin;
+    origin.name = name;
+    origin.key = name.substr(name.starts_with(pack_.folder) ? pack_.folder.size() : 0);
+    return origin;
   }
-
-  // Stored names begin with the path of the source's folder, which may differ between hosts, so only the part after the last slash is
-  // listed.
-  void list(const std::function<void(const ListedSample&)>& use) const override {
-    auto rest = as_text(names_);
-    for (int64_t i = 0; i < size(); ++i) {
-      auto name = rest.substr(0, rest.find('\0'));
-      rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-      name.remove_prefix(name.rfind('/') + 1);
-      const auto values = target_values(i);
-      use({.name = name, .label = label(i), .num_bytes = lists_size(i, size()) ? num_bytes(i) : 0, .target_values = values});
+  std::optional<int64_t> num_bytes(int64_t index) const override {
+    try {
+      return static_cast<int64_t>(find(index).bytes.size());
+    } catch (const std::runtime_error&) {
+      return 0;  // check() reports the error
     }
   }
 
@@ -130,15 +119,6 @@ class Lmdb : public data::Dataset {
       }
     });
     return index < static_cast<int64_t>(name_list_.size()) ? name_list_[static_cast<size_t>(index)] : std::string_view();
-  }
-
-  // The size of a sample's entry; 0 if it cannot be found.
-  int64_t num_bytes(int64_t index) const {
-    try {
-      return static_cast<int64_t>(find(index).bytes.size());
-    } catch (const std::runtime_error&) {
-      return 0;
-    }
   }
 
   StoredEntry find(int64_t index) const {

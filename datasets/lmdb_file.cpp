@@ -523,7 +523,7 @@ std::string labels_of(const data::Dataset& dataset) {
 
 std::string names_of(const data::Dataset& dataset) {
   std::string names;
-  for (int64_t i = 0; i < dataset.size(); ++i) names.append(dataset.name(i)).push_back('\0');
+  for (int64_t i = 0; i < dataset.size(); ++i) names.append(dataset.origin(i).name).push_back('\0');
   return names;
 }
 

@@ -47,10 +47,7 @@ class Mnist : public data::Dataset {
             .target = {.label = labels_[static_cast<size_t>(index)]}};
   }
 
-  void list(const std::function<void(const ListedSample&)>& use) const override {
-    for (const auto label : labels_) use({.label = label});
-  }
-
+  std::optional<int64_t> num_bytes(int64_t) const override { return 0; }
   void prefetch(int64_t index) const override { prefetch_memory(pixels_of(index), kMnistImageBytes); }
 
  private:

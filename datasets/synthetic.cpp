@@ -61,9 +61,10 @@ class Synthetic : public data::Dataset {
 
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
-  int64_t label(int64_t index) const override {
+  data::Target target(int64_t index, data::Scratch& scratch) const override {
+    if (info_.num_classes == 0) return read(index, scratch).target;
     SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
-    return draw_label(random);
+    return {.label = draw_label(random)};
   }
 
   data::Sample read(int64_t index, data::Scratch& scratch) const override {

@@ -44,7 +44,10 @@ class MaskedFolder : public data::Dataset {
 
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(images_.size()); }
-  std::string name(int64_t index) const override { return images_[static_cast<size_t>(index)].string(); }
+  data::SampleOrigin origin(int64_t index) const override {
+    const auto& image = images_[static_cast<size_t>(index)];
+    return {image.string(), image.filename().string(), "", index};
+  }
 
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     const auto& image = images_[static_cast<size_t>(index)];

@@ -162,6 +162,14 @@ struct Scratch {
   std::vector<double> targets;
 };
 
+// Where a sample comes from.
+struct SampleOrigin {
+  std::string name = {};   // in messages, such as its file; empty: it has only its index
+  std::string key = {};    // identifies the sample in all copies of the data set, for example the path of its file in the set's folder
+  std::string group = {};  // of related samples, such as those of one person or place; empty: unknown
+  int64_t index = 0;       // in the opened data set, of which this one may be a part
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -169,45 +177,36 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
-  // The label of the sample; only for data sets with has_labels(). Should not read the sample if the label is known without it. Like
-  // read(), it may be called concurrently and may throw.
-  virtual int64_t label(int64_t index) const {
-    Scratch scratch;
-    return read(index, scratch).target.label;
-  }
-  // The target values of the sample; only for data sets with has_values(). Otherwise like label().
-  virtual std::vector<double> target_values(int64_t index) const {
-    Scratch scratch;
-    const auto values = read(index, scratch).target.values;
-    return {values.begin(), values.end()};
-  }
-  // Checks the stored sample for damage that read() does not detect, because that would take too long in training. Thread-safe. Throws
+
+  // The rest is optional; it may be called concurrently too, and may throw.
+
+  // The target without the sample, if that is faster than read().
+  virtual Target target(int64_t index, Scratch& scratch) const { return read(index, scratch).target; }
+  virtual SampleOrigin origin(int64_t index) const { return {.key = std::to_string(index), .index = index}; }
+  // The number of bytes in which the sample is stored, by which copies of the data set are compared; 0: unknown. Not set: samples are
+  // generated, so they have no copies.
+  virtual std::optional<int64_t> num_bytes(int64_t /*index*/) const { return std::nullopt; }
+  // Checks the stored sample for damage that read() does not detect, because that would take too long in training. Throws
   // std::runtime_error with only the reason.
   virtual void check(int64_t /*index*/) const {}
-  // If this data set is a part of an opened one: the index of the sample in the opened one.
-  virtual int64_t index_in_files(int64_t index) const { return index; }
-  // The name of the sample in messages, such as its file; empty: it has only its index.
-  virtual std::string name(int64_t /*index*/) const { return ""; }
-  // Identifies the sample in all copies of the data set, for example by the path of its file in the set's folder; by default its index.
-  virtual std::string key(int64_t index) const { return std::to_string(index); }
-  // The group of related samples, such as those of one person or place; empty: unknown.
-  virtual std::string group(int64_t /*index*/) const { return ""; }
-  // For messages: "sample 17", or with its name "sample 17, data/cat/1.jpg".
-  std::string describe(int64_t index) const {
-    const auto text = name(index);
-    return "sample " + std::to_string(index) + (text.empty() ? "" : ", " + text);
-  }
-  // Properties by which copies of a data set are compared without reading pixels.
-  struct ListedSample {
-    std::string_view name = {};  // relative to the data set's folder, whose path may differ between hosts; empty: it has only its index
-    int64_t label = 0;
-    int64_t num_bytes = 0;                       // 0: unknown
-    std::span<const double> target_values = {};  // if has_values()
-  };
-  // Calls `use` for each sample in order. Generated samples are not listed, because they have no copies.
-  virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}
   // A hint that read(index) will be called soon, so that the sample can be loaded in advance.
   virtual void prefetch(int64_t /*index*/) const {}
+
+  // Only for data sets with has_labels(), and with has_values().
+  int64_t label(int64_t index) const {
+    Scratch scratch;
+    return target(index, scratch).label;
+  }
+  std::vector<double> target_values(int64_t index) const {
+    Scratch scratch;
+    const auto values = target(index, scratch).values;
+    return {values.begin(), values.end()};
+  }
+  // For messages: "sample 17", or with its name "sample 17, data/cat/1.jpg".
+  std::string describe(int64_t index) const {
+    const auto name = origin(index).name;
+    return "sample " + std::to_string(index) + (name.empty() ? "" : ", " + name);
+  }
 };
 
 // kTest: the part of the training samples that `dataset.split` holds out; data sets are not opened with it.

@@ -75,8 +75,7 @@ FileLock begin_output(const fs::path& output, Logger& logger) {
 std::string folder_of_names(const data::Dataset& source) {
   std::string folder;
   for (int64_t i = 0; i < source.size(); ++i) {
-    const auto name = source.name(i);
-    const auto key = source.key(i);
+    const auto [name, key, group, index] = source.origin(i);
     if (!name.ends_with(key)) return "";
     if (i == 0) folder = name.substr(0, name.size() - key.size());
     if (name != folder + key) return "";
@@ -86,7 +85,7 @@ std::string folder_of_names(const data::Dataset& source) {
 
 // Throws UsageError if a column of a CSV file defines groups: packing would lose them, and dataset.split could then divide a group.
 void refuse_groups(const data::Dataset& source) {
-  if (source.size() == 0 || source.group(0).empty()) return;
+  if (source.size() == 0 || source.origin(0).group.empty()) return;
   throw UsageError(
       "dataset.group_column: a packed data set does not keep the groups of a CSV file; remove this key, and set dataset.split.group to "
       "find the groups in the paths");

@@ -198,7 +198,7 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
                      .has_gpu = has_gpu};
   if (found.section.find("name")->value.text == "image_folder") {
     std::vector<std::string> images;
-    for (int64_t i = 0; i < train.size(); ++i) images.push_back(train.key(i));
+    for (int64_t i = 0; i < train.size(); ++i) images.push_back(train.origin(i).key);
     auto findings = inspection::judge_folders(images);
     if (!findings.refusal.empty()) throw DataError(fmt::format("--data {}: {}", data.string(), findings.refusal));
     if (!findings.warning.empty()) logger.warn("{}", findings.warning);

@@ -52,7 +52,7 @@ void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::pa
   const auto given_name = output.filename().string();
   const auto name = file.filename().string();
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    const auto sample = dataset.name(i);
+    const auto sample = dataset.origin(i).name;
     if (sample.ends_with(given_name) || sample.ends_with(name)) cli::refuse_to_overwrite(sample, output, option);
   }
 }
@@ -207,7 +207,7 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
     data::Scratch scratch;
     for (const auto index : samples) {
       const bool is_there = index >= 0 && index < dataset.size();
-      pictures.names.push_back(is_there ? dataset.name(index) : "");
+      pictures.names.push_back(is_there ? dataset.origin(index).name : "");
       pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch), dataset.info().decoding, kLongestEdge) : "");
     }
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -68,25 +69,36 @@ inline std::string refusal_of_labels(std::span<const uint8_t> labels, int64_t nu
          std::to_string(num_classes - 1) + ", or " + std::to_string(kNoClass) + " where there is no class";
 }
 
-// A subset of the samples of another data set.
-class Subset : public Dataset {
+// A data set whose samples are those of another one, except for what a derived class overrides.
+class Decorator : public Dataset {
  public:
-  Subset(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> indices)
-      : dataset_(std::move(dataset)), indices_(std::move(indices)) {}
+  explicit Decorator(std::shared_ptr<const Dataset> dataset) : dataset_(std::move(dataset)) {}
   const DatasetInfo& info() const override { return dataset_->info(); }
-  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  Sample read(int64_t index, Scratch& scratch) const override { return dataset_->read(indices_[static_cast<size_t>(index)], scratch); }
-  int64_t label(int64_t index) const override { return dataset_->label(indices_[static_cast<size_t>(index)]); }
-  std::vector<double> target_values(int64_t index) const override { return dataset_->target_values(indices_[static_cast<size_t>(index)]); }
-  void check(int64_t index) const override { dataset_->check(indices_[static_cast<size_t>(index)]); }
-  int64_t index_in_files(int64_t index) const override { return dataset_->index_in_files(indices_[static_cast<size_t>(index)]); }
-  std::string name(int64_t index) const override { return dataset_->name(indices_[static_cast<size_t>(index)]); }
-  std::string key(int64_t index) const override { return dataset_->key(indices_[static_cast<size_t>(index)]); }
-  std::string group(int64_t index) const override { return dataset_->group(indices_[static_cast<size_t>(index)]); }
-  void prefetch(int64_t index) const override { dataset_->prefetch(indices_[static_cast<size_t>(index)]); }
+  int64_t size() const override { return dataset_->size(); }
+  Sample read(int64_t index, Scratch& scratch) const override { return dataset_->read(inner(index), scratch); }
+  Target target(int64_t index, Scratch& scratch) const override { return dataset_->target(inner(index), scratch); }
+  SampleOrigin origin(int64_t index) const override { return dataset_->origin(inner(index)); }
+  std::optional<int64_t> num_bytes(int64_t index) const override { return dataset_->num_bytes(inner(index)); }
+  void check(int64_t index) const override { dataset_->check(inner(index)); }
+  void prefetch(int64_t index) const override { dataset_->prefetch(inner(index)); }
 
  private:
+  // The index of a sample in the other data set.
+  virtual int64_t inner(int64_t index) const { return index; }
+
   std::shared_ptr<const Dataset> dataset_;
+};
+
+// A subset of the samples of another data set.
+class Subset : public Decorator {
+ public:
+  Subset(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> indices)
+      : Decorator(std::move(dataset)), indices_(std::move(indices)) {}
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+
+ private:
+  int64_t inner(int64_t index) const override { return indices_[static_cast<size_t>(index)]; }
+
   std::vector<int64_t> indices_;
 };
 

@@ -3,8 +3,11 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "base/file.h"
 #include "data/image_module.h"
@@ -32,11 +35,27 @@ const ImageModule& image_module() {
   return module;
 }
 
+// Calls a function of the module, and turns its exceptions into std::runtime_error with only the reason.
+template <class Result, class... Parameters, class... Arguments>
+Result call(Result (*ImageModule::*function)(Parameters...), Arguments&&... arguments) {
+  const auto& module = image_module();
+  try {
+    return (module.*function)(std::forward<Arguments>(arguments)...);
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error("there is not enough memory for its pixels");
+  } catch (const std::exception& reason) {
+    throw std::runtime_error(reason.what());
+  }
+}
+
 std::vector<uint8_t> encode(const std::filesystem::path& path, const RgbImage& image) {
-  std::string refusal;
-  std::vector<uint8_t> file;
-  if (image_module().encode(path.extension().string(), image, file, refusal)) return file;
-  throw UsageError("cannot write " + path.string() + ": " + refusal + "; use a name that ends in .png or .jpg");
+  try {
+    return call(&ImageModule::encode, path.extension().string(), image.pixels.data(), image.height, image.width, std::nullopt);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw UsageError(fmt::format("cannot write {}: {}; use a name that ends in .png or .jpg", path.string(), reason.what()));
+  }
 }
 
 }  // namespace
@@ -58,20 +77,18 @@ ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
 namespace {
 
 ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
-  std::string refusal;
   RgbImage image;
   image.pixels.swap(pixels);  // reuses the memory of `pixels`
-  if (!image_module().decode(file, decoding.is_turned_upright, image, refusal)) throw std::runtime_error(refusal);
+  call(&ImageModule::decode, file, decoding.is_turned_upright, image);
   pixels.swap(image.pixels);
   if (decoding.mode == ImageMode::kGrey) return make_grey(pixels, image.height, image.width);
   return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
 }
 
 ImageView decode_values(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<float>& values) {
-  std::string refusal;
   ValueImage image;
   image.values.swap(values);
-  if (!image_module().decode_values(file, decoding, image, refusal)) throw std::runtime_error(refusal);
+  call(&ImageModule::decode_values, file, decoding, image);
   values.swap(image.values);
   auto view = ImageView::whole(nullptr, image.channels, image.height, image.width, PixelOrder::kInterleaved);
   view.values = values.data();
@@ -89,18 +106,13 @@ ImageView decode_image(std::span<const uint8_t> file, const ImageDecoding& decod
 
 std::optional<Box> find_size(std::span<const uint8_t> file, const ImageDecoding& decoding) {
   if (decoding.has_float_pixels()) return std::nullopt;
-  std::string refusal;
-  std::optional<Box> size;
-  if (!image_module().find_size(file, decoding.is_turned_upright, size, refusal)) throw std::runtime_error(refusal);
-  return size;
+  return call(&ImageModule::find_size, file, decoding.is_turned_upright);
 }
 
 ImageView decode_part(std::span<const uint8_t> file, const Box& part, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
-  std::string refusal;
   RgbImage image;
-  Box decoded = part;
   image.pixels.swap(pixels);
-  if (!image_module().decode_part(file, decoded, image, refusal)) throw std::runtime_error(refusal);
+  const auto decoded = call(&ImageModule::decode_part, file, part, image);
   pixels.swap(image.pixels);
   auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
   if (decoding.mode == ImageMode::kGrey) view = make_grey(pixels, image.height, image.width);
@@ -111,23 +123,16 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, const Imag
   return view;
 }
 
-ImageTraits find_traits(std::span<const uint8_t> file) { return image_module().read_traits(file); }
+ImageTraits find_traits(std::span<const uint8_t> file) { return call(&ImageModule::read_traits, file); }
 
 std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality) {
-  std::string refusal;
-  std::vector<uint8_t> file;
-  if (!image_module().encode_jpeg(pixels, height, width, quality, file, refusal)) throw std::runtime_error(refusal);
-  return file;
+  return call(&ImageModule::encode, ".jpg", pixels, height, width, quality);
 }
 
-void draw_text(RgbImage& image, const Box& box, const std::string& text) {
-  std::string refusal;
-  if (!image_module().draw_text(image, box, text, refusal)) throw std::runtime_error(refusal);
-}
+void draw_text(RgbImage& image, const Box& box, const std::string& text) { call(&ImageModule::draw_text, image, box, text); }
 
 void resize_without_antialiasing(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out) {
-  std::string refusal;
-  if (!image_module().resize_linear(pixels, height, width, new_height, new_width, out, refusal)) throw std::runtime_error(refusal);
+  call(&ImageModule::resize_linear, pixels, height, width, new_height, new_width, out);
 }
 
 }  // namespace trainer::data

@@ -2,7 +2,9 @@
 // The interface to the module images/. It is a separate shared library, so that OpenCV and the more than a hundred libraries that it needs
 // are loaded only if an image file is used.
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,28 +21,35 @@ struct ValueImage {
   int channels = 0;
   float maximum = 0;  // as in ImageView
   std::vector<float> values = {};
+  // The range of float64 values before they were rounded.
+  double least = std::numeric_limits<double>::infinity();
+  double greatest = -std::numeric_limits<double>::infinity();
+
+  float rounded(double value) {
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+    return static_cast<float>(value);
+  }
 };
 
-// The module's functions; filled in by data/images/image_module.cpp.
+// The module's functions; filled in by data/images/image_module.cpp. They may be called by several threads, and throw an std::exception
+// with only the reason.
 struct ImageModule {
-  // Encodes the image in the format of the extension (".png"). Returns false with the reason in `refusal` on failure.
-  bool (*encode)(const std::string& extension, const RgbImage& image, std::vector<uint8_t>& file, std::string& refusal);
-  // Decodes the bytes of a file. Returns false with the reason in `refusal` on failure. May be called by several threads.
+  // `pixels`: [height][width][3]. `extension`: of the format (".png"). `quality`: 1 to 100, of a JPEG file; null: the default.
+  std::vector<uint8_t> (*encode)(const std::string& extension, const uint8_t* pixels, int height, int width, std::optional<int> quality);
   // `is_turned_upright`: as in ImageDecoding.
-  bool (*decode)(std::span<const uint8_t> file, bool is_turned_upright, RgbImage& image, std::string& refusal);
+  void (*decode)(std::span<const uint8_t> file, bool is_turned_upright, RgbImage& image);
   // The same for the modes kGrey16 and kRaw.
-  bool (*decode_values)(std::span<const uint8_t> file, const ImageDecoding& decoding, ValueImage& image, std::string& refusal);
-  // Sets `size` if parts of the image can be decoded separately. Returns false with the reason in `refusal` if the file is damaged.
-  bool (*find_size)(std::span<const uint8_t> file, bool is_turned_upright, std::optional<Box>& size, std::string& refusal);
-  // Decodes at least `part`, and sets `part` to what was decoded.
-  bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);
-  // Encodes pixels, [height][width][3], as a JPEG file with the given quality (1 to 100). Returns false with a refusal on failure.
-  bool (*encode_jpeg)(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal);
+  void (*decode_values)(std::span<const uint8_t> file, const ImageDecoding& decoding, ValueImage& image);
+  // Empty unless parts of the image can be decoded separately.
+  std::optional<Box> (*find_size)(std::span<const uint8_t> file, bool is_turned_upright);
+  // Decodes at least `part`, and returns what was decoded.
+  Box (*decode_part)(std::span<const uint8_t> file, const Box& part, RgbImage& image);
   ImageTraits (*read_traits)(std::span<const uint8_t> file);
-  // Resizes pixels, [height][width][3], to `out`, [new_height][new_width][3]. Returns false with a refusal on failure.
-  bool (*resize_linear)(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out, std::string& refusal);
-  // Writes a line of ASCII text into the box. Returns false with a refusal on failure.
-  bool (*draw_text)(RgbImage& image, const Box& box, const std::string& text, std::string& refusal);
+  // Resizes pixels, [height][width][3], to `out`, [new_height][new_width][3].
+  void (*resize_linear)(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out);
+  // Writes a line of ASCII text into the box.
+  void (*draw_text)(RgbImage& image, const Box& box, const std::string& text);
 };
 
 // The name and type of the module's only exported function.

@@ -1,8 +1,7 @@
-#include "data/images/decode.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
@@ -11,7 +10,6 @@
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
 #include "data/images/refusal.h"
-#include "data/images/tiff.h"
 #include "data/images/traits.h"
 
 namespace trainer::images {
@@ -50,19 +48,61 @@ void decode_png_grey_16(std::span<const uint8_t> file, data::ValueImage& image) 
   for (int y = 0; y < grey.rows; ++y) std::copy_n(grey.ptr<uint16_t>(y), grey.cols, image.values.begin() + ptrdiff_t{y} * grey.cols);
 }
 
+// Refuses a file that is truncated, an animation or too large.
+void check_webp(std::span<const uint8_t> file) {
+  bytes_at(file, 8, little_endian(file, 4, 4));
+  if (!has_text(file, 12, "VP8X")) return;  // other kinds of WebP have at most 16384 pixels in each direction
+  if ((bytes_at(file, 20, 1)[0] & 0x02) != 0) refuse_form("an animation");
+  check_size(uint64_t{little_endian(file, 24, 3)} + 1, uint64_t{little_endian(file, 27, 3)} + 1);
+}
+
 cv::Mat decode_webp(std::span<const uint8_t> file) {
   check_webp(file);
   return require(read_by_opencv(file));
+}
+
+bool is_bmp(std::span<const uint8_t> file) { return has_text(file, 0, "BM"); }
+
+constexpr uint32_t kFileHeaderBytes = 14;
+
+bool has_usual_colours(std::span<const uint8_t> file, uint32_t bits, uint32_t compression) {
+  enum Compression : uint32_t { kNone = 0, kMasks = 3 };
+  if (compression == kMasks) {
+    return bits == 32 && little_endian(file, 54, 4) == 0xFF0000 && little_endian(file, 58, 4) == 0xFF00 &&
+           little_endian(file, 62, 4) == 0xFF;
+  }
+  return compression == kNone && (bits == 1 || bits == 4 || bits == 8 || bits == 24 || bits == 32);
+}
+
+// Refuses a file whose pixels are missing or too many, or of which OpenCV reads other colours than Pillow.
+void check_bmp(std::span<const uint8_t> file) {
+  const auto header_bytes = little_endian(file, 14, 4);
+  constexpr std::array<uint32_t, 6> kSizes = {40, 52, 56, 64, 108, 124};
+  if (std::ranges::find(kSizes, header_bytes) == kSizes.end()) {
+    refuse_form(fmt::format("a BMP image with a header of {} bytes", header_bytes));
+  }
+  const auto width = little_endian(file, 18, 4);
+  const auto signed_height = little_endian(file, 22, 4);  // negative if the first row is the top
+  const auto height = std::min(signed_height, 0U - signed_height);
+  check_size(width, height);
+  const auto bits = little_endian(file, 28, 2);
+  if (const auto compression = little_endian(file, 30, 4); !has_usual_colours(file, bits, compression)) {
+    refuse_form(fmt::format("a BMP image of {} bits with compression {}", bits, compression));
+  }
+  const auto num_stated = little_endian(file, 46, 4);
+  const auto num_colours = bits > 8 ? 0 : num_stated == 0 ? 1U << bits : num_stated;
+  if (num_colours > 256) {
+    throw std::runtime_error(fmt::format("it is damaged: its palette has {} colours, but at most 256 are possible", num_colours));
+  }
+  const auto offset = little_endian(file, 10, 4);
+  if (offset < kFileHeaderBytes + header_bytes + 4 * num_colours) throw std::runtime_error("it is damaged: its pixels overlap its header");
+  bytes_at(file, offset, (uint64_t{width} * bits + 31) / 32 * 4 * height);
 }
 
 cv::Mat decode_bmp(std::span<const uint8_t> file) {
   check_bmp(file);
   return require(read_by_opencv(file));
 }
-
-}  // namespace
-
-namespace {
 
 void check_length(std::span<const uint8_t> file) {
   constexpr size_t kMaxBytes = size_t{1} << 30;
@@ -88,20 +128,32 @@ void decode_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
   data::ImageTraits traits;
   if (is_tiff(file)) read_tiff_traits(file, traits);
   if (traits.mode != data::ImageMode::kGrey16) refuse_no_grey_16();
-  RoundedValues integers;
-  decode_tiff_values(file, image, integers);
+  decode_tiff_values(file, image);
 }
 
 const char* describe_values(float maximum) {
   return maximum == 0 ? "signed or floating-point values" : maximum < 256 ? "values of 8 bits" : "values of 16 bits";
 }
 
+// Refuses float64 values that differ only in digits that float32 lacks.
+void check_digits(const data::ValueImage& image) {
+  constexpr double kFewestSteps = 8;     // of float32, between the least and the greatest value
+  constexpr double kArithmetic = 1e-12;  // smaller differences, compared to the values, are the errors of float64 computations
+  const auto range = image.greatest - image.least;
+  const auto largest = std::max(std::abs(image.least), std::abs(image.greatest));
+  const auto step = double{std::nextafter(static_cast<float>(largest), INFINITY) - static_cast<float>(largest)};
+  if (range <= kArithmetic * largest || !(range < kFewestSteps * step)) return;
+  throw std::runtime_error(
+      fmt::format("its float64 values from {} to {} would be rounded to multiples of {:.2g} in float32, with which images are computed; "
+                  "subtract {} from the values of all files",
+                  image.least, image.greatest, step, image.least));
+}
+
 void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
-  RoundedValues wide;
   if (is_npy(file)) {
-    decode_npy(file, image, wide);
+    decode_npy(file, image);
   } else if (is_tiff(file)) {
-    decode_tiff_values(file, image, wide);
+    decode_tiff_values(file, image);
   } else {
     throw std::runtime_error(
         "it is not a TIFF or .npy file, which dataset.mode: raw requires; convert it to one of these formats, or choose a different mode");
@@ -118,13 +170,15 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
                     describe_values(image.maximum), describe_values(decoding.maximum)));
   }
   // Only of a data set's first images, because some images of a useful data set may be nearly constant.
-  if (!decoding.channels) wide.check();
+  if (!decoding.channels) check_digits(image);
   if (!std::ranges::all_of(image.values, [](float value) { return std::isfinite(value); })) {
     throw std::runtime_error("it has values that are not finite (NaN or infinity); replace them, for example by 0");
   }
 }
 
 }  // namespace
+
+bool is_webp(std::span<const uint8_t> file) { return has_text(file, 0, "RIFF") && has_text(file, 8, "WEBP"); }
 
 void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImage& image) {
   check_length(file);
@@ -138,15 +192,6 @@ void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& dec
   if (decoding.mode == data::ImageMode::kRaw) return decode_raw(file, decoding, image);
   decode_grey_16(file, image);
   if (decoding.is_turned_upright && !is_tiff(file)) turn_upright(read_traits(file).orientation, 1, image, image.values);
-}
-
-bool is_webp(std::span<const uint8_t> file) { return has_text(file, 0, "RIFF") && has_text(file, 8, "WEBP"); }
-
-void check_webp(std::span<const uint8_t> file) {
-  bytes_at(file, 8, little_endian(file, 4, 4));
-  if (!has_text(file, 12, "VP8X")) return;  // other kinds of WebP have at most 16384 pixels in each direction
-  if ((bytes_at(file, 20, 1)[0] & 0x02) != 0) refuse_form("an animation");
-  check_size(uint64_t{little_endian(file, 24, 3)} + 1, uint64_t{little_endian(file, 27, 3)} + 1);
 }
 
 }  // namespace trainer::images

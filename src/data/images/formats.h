@@ -1,43 +1,37 @@
 #pragma once
-// The image formats except TIFF (tiff.h) and WebP (decode.h).
+// Decodes image files to the same pixels as Pillow. Functions throw std::runtime_error with the reason, or std::bad_alloc.
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "data/image_module.h"
-#include "data/images/traits.h"
 
 namespace trainer::images {
 
-// Checks of BMP files before OpenCV reads them.
+// `is_turned_upright`: as in data::ImageDecoding.
+void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImage& image);
+// For the modes kGrey16 and kRaw.
+void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image);
 
-bool is_bmp(std::span<const uint8_t> file);
-
-// Throws std::runtime_error with the reason if the pixels are missing or too many, or if OpenCV reads other colours than Pillow.
-void check_bmp(std::span<const uint8_t> file);
+bool is_webp(std::span<const uint8_t> file);
 
 // Binary PGM and PPM files (P5 and P6).
 
 bool is_pnm(std::span<const uint8_t> file);
-
-// These functions throw std::runtime_error with the reason.
 void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image);
 // For a grey file whose header gives a maximum above 255; like Pillow, scales the maximum to 65535.
 void decode_pnm_grey_16(std::span<const uint8_t> file, data::ValueImage& image);
 void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
-// Sets are_channels_first and the mode as defined in data::ImageTraits. Throws std::runtime_error with the reason.
-void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
-
 // .npy files of NumPy with arrays [height, width] or [height, width, channels] of uint8, uint16, int16, float32 or float64.
 
 bool is_npy(std::span<const uint8_t> file);
+void decode_npy(std::span<const uint8_t> file, data::ValueImage& image);
+// Sets are_channels_first and the mode.
+void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
-// Throws std::runtime_error with the reason.
-void decode_npy(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide);
-
-// Checks of PNG files before OpenCV reads them, and the part of the file that is passed to OpenCV.
+// PNG files, of which a part is passed to OpenCV.
 
 bool is_png(std::span<const uint8_t> file);
 
@@ -47,25 +41,34 @@ struct PngParts {
   std::vector<uint8_t> file;
 };
 
-// Throws std::runtime_error with the reason if the file is truncated, its header or a checksum is wrong, or the image is too large.
+// Refuses a file that is truncated or has a wrong header or checksum.
 PngParts read_png(std::span<const uint8_t> file);
 
 // JPEG files, read with libjpeg-turbo and Pillow's settings: the accurate inverse transform (JDCT_ISLOW), and interpolated chroma ("fancy
-// upsampling").
+// upsampling"). Like Pillow, rejects files with missing data and ignores libjpeg's warnings.
 
 bool is_jpeg(std::span<const uint8_t> file);
-
 // Whether the image is progressive, or stores its colour components in separate scans. Reads only the header; the tables may be missing, as
-// in a TIFF file. Throws like decode_jpeg().
+// in a TIFF file.
 bool has_several_scans(std::span<const uint8_t> file);
-
-// Throws std::runtime_error with the reason. Like Pillow, rejects files with missing data and ignores libjpeg's warnings.
 void decode_jpeg(std::span<const uint8_t> file, data::RgbImage& image);
-
-// Returns (0, 0, height, width) from the header. Throws like decode_jpeg().
+// Returns (0, 0, height, width) from the header.
 data::Box find_jpeg_size(std::span<const uint8_t> file);
 // Decodes at least the given part of the image, to the same pixels as decode_jpeg(), and returns the part that was decoded. Reads the file
-// only as far as needed. Throws like decode_jpeg().
+// only as far as needed.
 data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image);
+
+// TIFF files, read with libtiff, because OpenCV multiplies colours by alpha, and converts CMYK and 16-bit values differently from Pillow.
+
+bool is_tiff(std::span<const uint8_t> file);
+// Decodes the first image of the file and applies the file's orientation, like Pillow. Also refuses kinds of TIFF whose pixels would differ
+// from Pillow's.
+void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
+// Decodes all samples of the first image; they must be uint8, uint16, int16 or floating-point.
+void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
+// Sets the number of bits and the mode.
+void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
+// ImageTraits::pages, for which the whole file is searched.
+int64_t count_pages(std::span<const uint8_t> file);
 
 }  // namespace trainer::images

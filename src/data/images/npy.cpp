@@ -93,14 +93,14 @@ T load(const uint8_t* at, bool is_big_endian) {
   return std::bit_cast<T>(bytes);
 }
 
-float value_at(const Array& array, size_t index, RoundedValues& wide) {
+float value_at(const Array& array, size_t index, data::ValueImage& image) {
   const bool is_big_endian = array.type[0] == '>';
   const auto* const at = array.data.data() + index * array.value_bytes();
   const auto kind = std::string_view(array.type).substr(1);
   if (kind == "u1") return *at;
   if (kind == "u2") return load<uint16_t>(at, is_big_endian);
   if (kind == "i2") return load<int16_t>(at, is_big_endian);
-  return kind == "f4" ? load<float>(at, is_big_endian) : wide.round(load<double>(at, is_big_endian));
+  return kind == "f4" ? load<float>(at, is_big_endian) : image.rounded(load<double>(at, is_big_endian));
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
   traits.are_channels_first = shape[0] < shape[1] && shape[0] < shape[2] && shape[2] > kManyChannels;
 }
 
-void decode_npy(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide) {
+void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
   const auto array = read_array(file);
   const auto height = array.shape[0], width = array.shape[1], channels = array.shape[2];
   check_num_values(width, height, channels);
@@ -123,7 +123,7 @@ void decode_npy(std::span<const uint8_t> file, data::ValueImage& image, RoundedV
   image.maximum = array.type[1] != 'u' ? 0.0F : array.value_bytes() == 1 ? 255.0F : 65535.0F;
   for (size_t i = 0; i < image.values.size(); ++i) {
     const size_t channel = i % channels, column = i / channels % width, row = i / channels / width;
-    image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i, wide);
+    image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i, image);
   }
 }
 

@@ -1,16 +1,15 @@
-#include "data/images/tiff.h"
-
 #include <fmt/format.h>
 #include <tiffio.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "data/images/formats.h"
@@ -20,6 +19,88 @@
 
 namespace trainer::images {
 namespace {
+
+// libtiff with the whole file in memory.
+class TiffReader {
+ public:
+  explicit TiffReader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {
+    constexpr size_t kMemoryBesideFile = size_t{64} << 20;
+    const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)> options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
+    TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(file.size() + kMemoryBesideFile));
+    TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffReader::on_error, this);
+    TIFFOpenOptionsSetWarningHandlerExtR(
+        options.get(), [](TIFF*, void*, const char*, const char*, va_list) { return 1; }, nullptr);
+    const auto do_not_write = [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; };
+    const auto do_not_map = [](thandle_t, void**, toff_t*) { return 0; };
+    const auto size = [](thandle_t self) -> toff_t { return static_cast<TiffReader*>(self)->file_.size(); };
+    tiff_.reset(TIFFClientOpenExt(
+        "", "r", this, &TiffReader::read, do_not_write, &TiffReader::seek, [](thandle_t) { return 0; }, size, do_not_map,
+        [](thandle_t, void*, toff_t) {}, options.get()));
+    if (!tiff_) fail();
+  }
+  TiffReader(const TiffReader&) = delete;
+  TiffReader& operator=(const TiffReader&) = delete;
+
+  TIFF* get() const { return tiff_.get(); }
+
+  // The number of strips or tiles.
+  uint32_t num_blocks() const { return TIFFIsTiled(get()) != 0 ? TIFFNumberOfTiles(get()) : TIFFNumberOfStrips(get()); }
+  // Returns the bytes of a strip or tile as they are stored in the file.
+  std::span<const uint8_t> stored(uint32_t block) const {
+    const auto begin = std::min<uint64_t>(TIFFGetStrileOffset(get(), block), file_.size());
+    return file_.subspan(begin, std::min<uint64_t>(TIFFGetStrileByteCount(get(), block), file_.size() - begin));
+  }
+
+  template <class T>
+  T field(uint32_t tag, T if_missing) const {
+    T value{};
+    return TIFFGetFieldDefaulted(get(), tag, &value) == 1 ? value : if_missing;
+  }
+  uint16_t compression() const { return field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE); }
+  std::string name_of_compression() const {
+    const auto* const codec = TIFFFindCODEC(compression());
+    return codec != nullptr ? codec->name : std::to_string(compression());
+  }
+  bool has_separate_planes() const { return field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE; }
+  uint16_t orientation() const { return field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT); }
+
+  // Throws std::runtime_error with libtiff's first message.
+  [[noreturn]] void fail() const {
+    throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that is not supported: {}; convert or replace it",
+                                         error_.empty() ? "its header has values that do not fit together" : error_));
+  }
+
+ private:
+  static int on_error(TIFF*, void* self, const char* module, const char* format, va_list arguments) {
+    auto& error = static_cast<TiffReader*>(self)->error_;
+    if (!error.empty()) return 1;  // only the first error names the cause
+    std::array<char, 256> text{};
+    std::vsnprintf(text.data(), text.size(), format, arguments);
+    // Some messages begin with the name of the file, which is empty.
+    std::string_view reason(text.data());
+    if (reason.starts_with(": ")) reason.remove_prefix(2);
+    error = fmt::format("libtiff: {}{}{}", module == nullptr ? "" : module, module == nullptr || *module == '\0' ? "" : ": ", reason);
+    return 1;
+  }
+  static tmsize_t read(thandle_t self, void* out, tmsize_t count) {
+    auto& reader = *static_cast<TiffReader*>(self);
+    const auto begin = std::min<uint64_t>(reader.position_, reader.file_.size());
+    const auto length = std::min<uint64_t>(static_cast<uint64_t>(std::max<tmsize_t>(count, 0)), reader.file_.size() - begin);
+    std::memcpy(out, reader.file_.data() + begin, length);
+    reader.position_ = begin + length;
+    return static_cast<tmsize_t>(length);
+  }
+  static toff_t seek(thandle_t self, toff_t offset, int origin) {
+    auto& reader = *static_cast<TiffReader*>(self);
+    reader.position_ = offset + (origin == SEEK_CUR ? reader.position_ : origin == SEEK_END ? reader.file_.size() : 0);
+    return reader.position_;
+  }
+
+  std::span<const uint8_t> file_;
+  uint64_t position_ = 0;
+  std::string error_;
+  std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
+};
 
 using Rgb = std::array<uint8_t, 3>;
 
@@ -48,7 +129,7 @@ struct SampleKind {
   }
   bool is(uint16_t wanted_bits, uint16_t wanted_format) const { return bits == wanted_bits && format == wanted_format; }
   float maximum() const { return format != SAMPLEFORMAT_UINT ? 0.0F : bits == 8 ? 255.0F : 65535.0F; }
-  float read(const uint8_t* at, RoundedValues& wide) const {
+  float read(const uint8_t* at, data::ValueImage& image) const {
     const auto as = [at]<class T>(T value) {
       std::memcpy(&value, at, sizeof value);
       return value;
@@ -56,24 +137,21 @@ struct SampleKind {
     if (is(8, SAMPLEFORMAT_UINT)) return *at;
     if (is(16, SAMPLEFORMAT_UINT)) return as(uint16_t{});
     if (is(16, SAMPLEFORMAT_INT)) return as(int16_t{});
-    return bits == 64 ? wide.round(as(double{})) : as(float{});
+    return bits == 64 ? image.rounded(as(double{})) : as(float{});
   }
 };
 
 void check_compression(const TiffReader& reader) {
-  const auto compression = reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
   constexpr std::array<uint16_t, 9> kKnown = {COMPRESSION_NONE,          COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
                                               COMPRESSION_CCITTFAX4,     COMPRESSION_LZW,      COMPRESSION_JPEG,
                                               COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS, COMPRESSION_DEFLATE};
-  if (std::ranges::find(kKnown, compression) == kKnown.end()) {
-    const auto* const codec = TIFFFindCODEC(compression);
-    refuse_form(fmt::format("a TIFF image with the compression {}", codec != nullptr ? codec->name : std::to_string(compression)));
-  }
+  if (std::ranges::find(kKnown, reader.compression()) != kKnown.end()) return;
+  refuse_form(fmt::format("a TIFF image with the compression {}", reader.name_of_compression()));
 }
 
 // Refuses JPEG data in several scans: each scan costs time for every pixel, even if all strips or tiles share the same few bytes.
 void check_scans(const TiffReader& reader) {
-  if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
+  if (reader.compression() != COMPRESSION_JPEG) return;
   for (uint32_t block = 0; block < reader.num_blocks(); ++block) {
     const auto stored = reader.stored(block);
     if (!stored.empty() && has_several_scans(stored)) refuse_form("a TIFF image with JPEG compression in several scans");
@@ -180,7 +258,7 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
       break;
     case PHOTOMETRIC_YCBCR:
       form.colours = Colours::kRgb;
-      if (bits != 8 || form.has_planes || reader.field<uint16_t>(TIFFTAG_COMPRESSION, 0) != COMPRESSION_JPEG) break;
+      if (bits != 8 || form.has_planes || reader.compression() != COMPRESSION_JPEG) break;
       TIFFSetField(reader.get(), TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
       return;
     default:
@@ -223,7 +301,7 @@ Form read_form(const TiffReader& reader) {
   }
   check_compression(reader);
   const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
-  const bool is_separate = reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+  const bool is_separate = reader.has_separate_planes();
   const bool is_reversed = reader.field<uint16_t>(TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_LSB2MSB;
   if (is_separate && (is_reversed || photometric == PHOTOMETRIC_MINISWHITE)) {
     refuse_form("a TIFF image with separate planes and with reversed bits or 0 as white");
@@ -318,8 +396,8 @@ class Blocks {
     const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes;
     uint64_t num_stored = 0;
     for (uint32_t block = 0; block < reader_.num_blocks(); ++block) num_stored += reader_.stored(block).size();
-    const auto compression = reader_.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
-    if (num_rows * row_bytes_ / max_expansion(compression, row_bytes_) > num_stored) throw_too_little_data(form.width, form.height);
+    if (num_rows * row_bytes_ / max_expansion(reader_.compression(), row_bytes_) > num_stored)
+      throw_too_little_data(form.width, form.height);
   }
 
   const TiffReader& reader_;
@@ -364,20 +442,18 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
       for (size_t x = 0; x < width; ++x) rgb[3 * x + plane] = row[x];
     });
   }
-  turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), 3, image, image.pixels);
+  turn_upright(reader.orientation(), 3, image, image.pixels);
 }
 
 namespace {
 
 // Accepts only lossless compressions that are not limited to 1-bit samples.
 void check_raw_compression(const TiffReader& reader) {
-  const auto compression = reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
   constexpr std::array<uint16_t, 5> kLossless = {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS,
                                                  COMPRESSION_DEFLATE};
-  if (std::ranges::find(kLossless, compression) != kLossless.end()) return;
-  const auto* const codec = TIFFFindCODEC(compression);
+  if (std::ranges::find(kLossless, reader.compression()) != kLossless.end()) return;
   throw std::runtime_error(fmt::format("it is a TIFF image with the compression {}; save it with LZW or Deflate, or uncompressed",
-                                       codec != nullptr ? codec->name : std::to_string(compression)));
+                                       reader.name_of_compression()));
 }
 
 SampleKind read_sample_kind(const TiffReader& reader) {
@@ -390,7 +466,7 @@ SampleKind read_sample_kind(const TiffReader& reader) {
 
 }  // namespace
 
-void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide) {
+void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) {
   const TiffReader reader(file);
   Form form{.width = reader.field<uint32_t>(TIFFTAG_IMAGEWIDTH, 0),
             .height = reader.field<uint32_t>(TIFFTAG_IMAGELENGTH, 0),
@@ -398,7 +474,7 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image, 
             .samples = reader.field<uint16_t>(TIFFTAG_SAMPLESPERPIXEL, 1)};
   const auto kind = read_sample_kind(reader);
   form.bits = kind.bits;
-  form.has_planes = form.samples > 1 && reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+  form.has_planes = form.samples > 1 && reader.has_separate_planes();
   form.num_planes = form.has_planes ? form.samples : uint16_t{1};
   check_raw_compression(reader);
   check_num_values(form.width, form.height, form.samples);
@@ -410,11 +486,11 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image, 
     read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
       for (size_t i = 0; i < width * samples; ++i) {
         const size_t pixel = first_pixel + i / samples;
-        image.values[pixel * form.samples + plane + i % samples] = kind.read(row + i * (kind.bits / 8), wide);
+        image.values[pixel * form.samples + plane + i % samples] = kind.read(row + i * (kind.bits / 8), image);
       }
     });
   }
-  turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), form.samples, image, image.values);
+  turn_upright(reader.orientation(), form.samples, image, image.values);
 }
 
 void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
@@ -424,7 +500,7 @@ void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits) 
   const auto format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
   const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
   const bool is_grey = photometric == PHOTOMETRIC_MINISBLACK;
-  const bool is_separate = reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+  const bool is_separate = reader.has_separate_planes();
   traits.bits = bits;
   const bool has_numbers = format != SAMPLEFORMAT_UINT || bits > 16;
   const bool has_more_channels = is_grey ? samples > (bits == 16 ? 1 : 2) : photometric == PHOTOMETRIC_RGB && samples > 4;
@@ -444,58 +520,6 @@ int64_t count_pages(std::span<const uint8_t> file) {
     count += is_part ? 0 : 1;
   }
   return count;
-}
-
-TiffReader::TiffReader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {
-  constexpr size_t kMemoryBesideFile = size_t{64} << 20;
-  const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)> options(TIFFOpenOptionsAlloc(), TIFFOpenOptionsFree);
-  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(file.size() + kMemoryBesideFile));
-  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffReader::on_error, this);
-  TIFFOpenOptionsSetWarningHandlerExtR(
-      options.get(), [](TIFF*, void*, const char*, const char*, va_list) { return 1; }, nullptr);
-  const auto do_not_write = [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; };
-  const auto do_not_map = [](thandle_t, void**, toff_t*) { return 0; };
-  tiff_.reset(TIFFClientOpenExt(
-      "", "r", this, &TiffReader::read, do_not_write, &TiffReader::seek, [](thandle_t) { return 0; }, &TiffReader::size, do_not_map,
-      [](thandle_t, void*, toff_t) {}, options.get()));
-  if (!tiff_) fail();
-}
-
-std::span<const uint8_t> TiffReader::stored(uint32_t block) const {
-  const auto begin = std::min<uint64_t>(TIFFGetStrileOffset(get(), block), file_.size());
-  return file_.subspan(begin, std::min<uint64_t>(TIFFGetStrileByteCount(get(), block), file_.size() - begin));
-}
-
-void TiffReader::fail() const {
-  throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that is not supported: {}; convert or replace it",
-                                       error_.empty() ? "its header has values that do not fit together" : error_));
-}
-
-int TiffReader::on_error(TIFF*, void* self, const char* module, const char* format, va_list arguments) {
-  auto& error = static_cast<TiffReader*>(self)->error_;
-  if (!error.empty()) return 1;  // only the first error names the cause
-  std::array<char, 256> text{};
-  std::vsnprintf(text.data(), text.size(), format, arguments);
-  // Some messages begin with the name of the file, which is empty.
-  std::string_view reason(text.data());
-  if (reason.starts_with(": ")) reason.remove_prefix(2);
-  error = fmt::format("libtiff: {}{}{}", module == nullptr ? "" : module, module == nullptr || *module == '\0' ? "" : ": ", reason);
-  return 1;
-}
-
-tmsize_t TiffReader::read(thandle_t self, void* out, tmsize_t count) {
-  auto& reader = *static_cast<TiffReader*>(self);
-  const auto begin = std::min<uint64_t>(reader.position_, reader.file_.size());
-  const auto length = std::min<uint64_t>(static_cast<uint64_t>(std::max<tmsize_t>(count, 0)), reader.file_.size() - begin);
-  std::memcpy(out, reader.file_.data() + begin, length);
-  reader.position_ = begin + length;
-  return static_cast<tmsize_t>(length);
-}
-
-toff_t TiffReader::seek(thandle_t self, toff_t offset, int origin) {
-  auto& reader = *static_cast<TiffReader*>(self);
-  reader.position_ = offset + (origin == SEEK_CUR ? reader.position_ : origin == SEEK_END ? reader.file_.size() : 0);
-  return reader.position_;
 }
 
 }  // namespace trainer::images

@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 
-#include "data/images/decode.h"
 #include "data/images/formats.h"
 #include "data/images/refusal.h"
-#include "data/images/tiff.h"
 
 namespace trainer::images {
 namespace {
@@ -146,26 +142,6 @@ void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::V
   image.height = static_cast<int>(height);
   image.channels = static_cast<int>(channels);
   image.values.resize(channels * width * height);
-}
-
-float RoundedValues::round(double value) {
-  const auto rounded = static_cast<float>(value);
-  least_ = std::min(least_, value);
-  greatest_ = std::max(greatest_, value);
-  largest_error_ = std::max(largest_error_, std::abs(value - rounded));
-  return rounded;
-}
-
-void RoundedValues::check() const {
-  constexpr double kFewestSteps = 16;    // between the least and the greatest value
-  constexpr double kArithmetic = 1e-12;  // smaller differences, compared to the values, are the errors of float64 computations
-  const auto range = greatest_ - least_;
-  const auto largest = std::max(std::abs(least_), std::abs(greatest_));
-  if (!std::isfinite(largest_error_) || range <= kArithmetic * largest || kFewestSteps * largest_error_ <= range) return;
-  throw std::runtime_error(
-      fmt::format("its float64 values from {} to {} would be rounded to multiples of {:.2g} in float32, with which images are computed; "
-                  "subtract {} from the values of all files",
-                  least_, greatest_, 2 * largest_error_, least_));
 }
 
 }  // namespace trainer::images

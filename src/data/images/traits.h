@@ -2,7 +2,6 @@
 // Properties in the header of an image file that the decoded pixels do not show.
 
 #include <cstdint>
-#include <limits>
 #include <span>
 
 #include "data/image_module.h"
@@ -14,30 +13,15 @@ data::ImageTraits read_traits(std::span<const uint8_t> file);
 
 // The limits of an image's size.
 
-// Throws std::runtime_error if an image has no pixels or is too large. Call before allocating memory.
+// Throw std::runtime_error if an image has no pixels or is too large. Call before allocating memory.
 void check_size(uint64_t width, uint64_t height);
-
-// The same for an image with several channels, whose total number of values is limited.
 void check_num_values(uint64_t width, uint64_t height, uint64_t channels);
 
 // For a file whose data are too short for this number of pixels. Call before allocating memory.
 [[noreturn]] void throw_too_little_data(uint64_t width, uint64_t height);
 
-// Allocate memory for the pixels of `image`. Throw like check_size() and check_num_values().
+// Allocate memory for the pixels of `image`, after these checks.
 void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
 void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::ValueImage& image);
-
-// Rounds the float64 values of one image to float32.
-class RoundedValues {
- public:
-  float round(double value);
-  // Throws std::runtime_error if the image's values differ only in digits that float32 lacks.
-  void check() const;
-
- private:
-  double least_ = std::numeric_limits<double>::infinity();
-  double greatest_ = -std::numeric_limits<double>::infinity();
-  double largest_error_ = 0;
-};
 
 }  // namespace trainer::images

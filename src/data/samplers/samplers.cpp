@@ -85,7 +85,7 @@ std::unique_ptr<Sampler> make_weighted(const WeightedOptions& options, const Sam
                                 options.weights, counted(all.size(), "line"), counted(context.files.size(), "image")));
   }
   std::vector<double> weights;
-  for (int64_t index = 0; index < dataset.size(); ++index) weights.push_back(all[static_cast<size_t>(dataset.index_in_files(index))]);
+  for (int64_t index = 0; index < dataset.size(); ++index) weights.push_back(all[static_cast<size_t>(dataset.origin(index).index)]);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (sum == 0 || !std::isfinite(sum)) {
     throw DataError(fmt::format("{}: the weights of the training images add up to {}; write {}", options.weights, sum,

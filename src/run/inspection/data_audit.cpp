@@ -300,7 +300,7 @@ std::string DataAudit::class_of(uint32_t picture) const {
 Json DataAudit::to_json(uint32_t picture) const {
   const auto& part = parts_[pictures_[picture].part];
   const auto index = picture - part.first;
-  Json json = {{"part", part.title}, {"index", index}, {"name", part.dataset->name(index)}};
+  Json json = {{"part", part.title}, {"index", index}, {"name", part.dataset->origin(index).name}};
   const auto class_name = class_of(picture);
   if (!class_name.empty()) json["class"] = class_name;
   return json;

@@ -45,7 +45,9 @@ class DescribedDataset : public data::Dataset {
     throw DataError("the files of the data set do not exist");
   }
   // All classes are assumed to have the same size.
-  int64_t label(int64_t index) const override { return info_.has_labels() ? index % info_.num_classes : data::Dataset::label(index); }
+  data::Target target(int64_t index, data::Scratch& scratch) const override {
+    return info_.has_labels() ? data::Target{.label = index % info_.num_classes} : data::Dataset::target(index, scratch);
+  }
 
  private:
   data::DatasetInfo info_;

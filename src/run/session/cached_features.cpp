@@ -70,47 +70,32 @@ void write_at(const Descriptor& file, std::string_view bytes, uint64_t offset, c
 }
 
 // The features in a file, with the targets of the samples from which they were computed.
-class FeatureDataset : public data::Dataset {
+class FeatureDataset : public data::Decorator {
  public:
   // Throws DataError unless `path` is a file of features of this shape.
-  FeatureDataset(engine::Samples samples, const std::vector<int64_t>& shape, const fs::path& path)
-      : samples_(std::move(samples)), info_(samples_.info()), file_(path) {
+  FeatureDataset(const engine::Samples& samples, const std::vector<int64_t>& shape, const fs::path& path)
+      : Decorator(samples.shared_dataset()), info_(samples.info()), file_(path) {
     info_.shape = shape;
     info_.is_image = false;
-    const auto expected = header_of(samples_.size(), shape);
+    const auto expected = header_of(samples.size(), shape);
     const auto bytes = file_.bytes();
     num_values_ = c10::multiply_integers(shape);
-    const auto num_bytes = static_cast<uint64_t>(samples_.size() * num_values_) * sizeof(float);
+    const auto num_bytes = static_cast<uint64_t>(samples.size() * num_values_) * sizeof(float);
     const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (content.size() != expected.size() + num_bytes || !content.starts_with(expected)) {
       throw DataError(fmt::format("{}: this file does not contain the features of {}; remove it, so that they are computed again",
-                                  path.string(), counted(samples_.size(), "sample")));
+                                  path.string(), counted(samples.size(), "sample")));
     }
     values_ = reinterpret_cast<const float*>(bytes.data() + expected.size());
   }
 
   const data::DatasetInfo& info() const override { return info_; }
-  int64_t size() const override { return samples_.size(); }
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
-    data::Sample sample;
-    if (info_.has_labels()) {
-      sample.target.label = label(index);
-    } else {
-      scratch.targets = target_values(index);
-      sample.target.values = scratch.targets;
-    }
-    sample.values = {values_ + index * num_values_, static_cast<size_t>(num_values_)};
-    return sample;
+    return {.values = {values_ + index * num_values_, static_cast<size_t>(num_values_)}, .target = target(index, scratch)};
   }
-  int64_t label(int64_t index) const override { return of_files().label(index); }
-  std::vector<double> target_values(int64_t index) const override { return of_files().target_values(index); }
-  int64_t index_in_files(int64_t index) const override { return of_files().index_in_files(index); }
-  std::string name(int64_t index) const override { return of_files().name(index); }
+  void prefetch(int64_t) const override {}  // the stored samples are not needed
 
  private:
-  const data::Dataset& of_files() const { return samples_.dataset(); }
-
-  engine::Samples samples_;
   data::DatasetInfo info_;
   MappedFile file_;
   int64_t num_values_ = 0;
@@ -176,7 +161,10 @@ std::string name_of(const Request& request, const config::Experiment& experiment
   add_network(network, digest);
   digest.update(fmt::format("{}\n", experiment.training.overfit_batches.value_or(0)));
   const auto& samples = request.samples.dataset();
-  for (int64_t i = 0; i < samples.size(); ++i) digest.update(fmt::format("{} {}\n", samples.index_in_files(i), samples.name(i)));
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    const auto origin = samples.origin(i);
+    digest.update(fmt::format("{} {}\n", origin.index, origin.name));
+  }
   try {
     add_files(dataset, logger, digest);
   } catch (const UsageError&) {

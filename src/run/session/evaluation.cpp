@@ -166,41 +166,26 @@ using data::DatasetFactory;
 using data::Split;
 
 // A data set whose labels are converted to another list of classes, matched by name.
-class Relabelled : public data::Dataset {
+class Relabelled : public data::Decorator {
  public:
   // `labels`: the new label for each old label.
   Relabelled(std::unique_ptr<data::Dataset> dataset, data::DatasetInfo info, std::vector<int64_t> labels)
-      : dataset_(std::move(dataset)), info_(std::move(info)), labels_(std::move(labels)) {}
+      : Decorator(std::move(dataset)), info_(std::move(info)), labels_(std::move(labels)) {}
 
   const data::DatasetInfo& info() const override { return info_; }
-  int64_t size() const override { return dataset_->size(); }
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
-    auto sample = dataset_->read(index, scratch);
-    if (info_.is_multi_label) {
-      scratch.targets = relabel(sample.target.values);
-      sample.target.values = scratch.targets;
-    } else {
-      sample.target.label = relabel(sample.target.label);
-    }
+    auto sample = Decorator::read(index, scratch);
+    sample.target = relabel(sample.target, scratch);
     return sample;
   }
-  std::vector<double> target_values(int64_t index) const override { return relabel(dataset_->target_values(index)); }
-  int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }
-  std::string key(int64_t index) const override { return dataset_->key(index); }
-  std::string group(int64_t index) const override { return dataset_->group(index); }
-  void check(int64_t index) const override { dataset_->check(index); }
-  std::string name(int64_t index) const override { return dataset_->name(index); }
-  void list(const std::function<void(const ListedSample&)>& use) const override {
-    dataset_->list([&](ListedSample sample) {
-      sample.label = info_.is_multi_label ? 0 : relabel(sample.label);
-      const auto values = relabel(sample.target_values);
-      sample.target_values = values;
-      use(sample);
-    });
-  }
-  void prefetch(int64_t index) const override { dataset_->prefetch(index); }
+  data::Target target(int64_t index, data::Scratch& scratch) const override { return relabel(Decorator::target(index, scratch), scratch); }
 
  private:
+  data::Target relabel(const data::Target& target, data::Scratch& scratch) const {
+    if (!info_.is_multi_label) return {.label = relabel(target.label)};
+    scratch.targets = relabel(target.values);
+    return {.values = scratch.targets};
+  }
   // An invalid label, in a damaged file, stays invalid.
   int64_t relabel(int64_t label) const {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
@@ -212,7 +197,6 @@ class Relabelled : public data::Dataset {
     return values;
   }
 
-  std::unique_ptr<data::Dataset> dataset_;
   data::DatasetInfo info_;
   std::vector<int64_t> labels_;
 };

@@ -130,6 +130,25 @@ std::string text_at(const Part& part, size_t wanted) {
 
 const char* item_of(const data::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
 
+// Such as "cat/1.jpg of class 3 with 100 bytes".
+std::string text_of(const data::Dataset& files, int64_t index) {
+  const auto [name, key, group, number] = files.origin(index);
+  data::Scratch scratch;
+  const auto target = files.target(index, scratch);
+  std::string text;
+  // The folders of absolute paths may differ between hosts.
+  if (!name.empty()) text = (key.starts_with('/') ? key.substr(key.rfind('/') + 1) : key) + ' ';
+  text +=
+      target.values.empty() ? fmt::format("of class {}", target.label) : fmt::format("with the targets {}", fmt::join(target.values, " "));
+  // Only of some samples, because a network file system asks its server for each size.
+  constexpr int64_t kMostSizes = 1000;
+  const bool has_size = index % ((files.size() + kMostSizes - 1) / kMostSizes) == 0;
+  if (const auto num_bytes = has_size ? files.num_bytes(index).value_or(0) : 0; num_bytes > 0) {
+    text += fmt::format(" with {}", counted(num_bytes, "byte"));
+  }
+  return text;
+}
+
 // `kind`: such as "training ".
 void add_parts(const data::Dataset& files, const std::string& kind, std::vector<Part>& parts) {
   const std::string item = item_of(files);
@@ -151,14 +170,8 @@ void add_parts(const data::Dataset& files, const std::string& kind, std::vector<
                    .subject = [item](size_t i) { return fmt::format("{} {}", item, i); },
                    .list_texts =
                        [&files](const UseText& use) {
-                         files.list([&](const data::Dataset::ListedSample& sample) {
-                           const auto targets = sample.target_values.empty()
-                                                    ? fmt::format("of class {}", sample.label)
-                                                    : fmt::format("with the targets {}", fmt::join(sample.target_values, " "));
-                           auto text = fmt::format("{}{}{}", sample.name, sample.name.empty() ? "" : " ", targets);
-                           if (sample.num_bytes > 0) text += fmt::format(" with {}", counted(sample.num_bytes, "byte"));
-                           use(text);
-                         });
+                         if (files.size() == 0 || !files.num_bytes(0)) return;
+                         for (int64_t i = 0; i < files.size(); ++i) use(text_of(files, i));
                        }});
 }
 

@@ -172,7 +172,7 @@ std::string split_table(const config::Experiment& experiment, const data::Datase
   const auto [groups, parts] = divide_files(experiment, files);
   std::string table = "sample,group,part\n";
   for (size_t i = 0; i < parts.size(); ++i) {
-    table += csv_line({files.key(static_cast<int64_t>(i)), groups[i], kParts.at(static_cast<size_t>(parts[i]))});
+    table += csv_line({files.origin(static_cast<int64_t>(i)).key, groups[i], kParts.at(static_cast<size_t>(parts[i]))});
   }
   return table;
 }
@@ -201,7 +201,7 @@ std::string describe_missing_classes(const data::Dataset& files, const std::vect
 
 std::string summary_of(const data::Dataset& samples) {
   uint64_t digest = 0;
-  for (int64_t i = 0; i < samples.size(); ++i) digest = mix_seed(digest, fnv1a(samples.key(i)));
+  for (int64_t i = 0; i < samples.size(); ++i) digest = mix_seed(digest, fnv1a(samples.origin(i).key));
   return fmt::format("{}, digest {:016x}", counted(samples.size(), "sample"), digest);
 }
 
@@ -209,8 +209,8 @@ std::vector<std::string> groups_of(const data::Dataset& files, const config::Spl
   std::vector<std::string> groups;
   if (options.group.empty()) {
     for (int64_t i = 0; i < files.size(); ++i) {
-      auto group = files.group(i);
-      groups.push_back(group.empty() ? files.key(i) : std::move(group));
+      auto [name, key, group, index] = files.origin(i);
+      groups.push_back(std::move(group.empty() ? key : group));
     }
     return groups;
   }
@@ -221,7 +221,7 @@ std::vector<std::string> groups_of(const data::Dataset& files, const config::Spl
     throw UsageError(fmt::format("dataset.split.group: \"{}\" is not a regular expression: {}", options.group, error.what()));
   }
   for (int64_t i = 0; i < files.size(); ++i) {
-    const auto key = files.key(i);
+    const auto key = files.origin(i).key;
     std::smatch found;
     if (!std::regex_search(key, found, pattern)) {
       throw UsageError(

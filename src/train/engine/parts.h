@@ -85,6 +85,7 @@ class Samples {
   // part (training or validation), or their cached features.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
+  const std::shared_ptr<const data::Dataset>& shared_dataset() const { return used_; }
 
  private:
   int64_t size_;

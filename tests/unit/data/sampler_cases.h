@@ -27,7 +27,7 @@ class LabelledSamples : public Dataset {
   const DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   Sample read(int64_t, Scratch&) const override { throw std::runtime_error("a sampler must not read samples"); }
-  int64_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
+  Target target(int64_t index, Scratch&) const override { return {.label = labels_[static_cast<size_t>(index)]}; }
 
  private:
   std::vector<int64_t> labels_;

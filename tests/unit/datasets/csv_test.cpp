@@ -80,7 +80,7 @@ class CsvTest : public ::testing::Test {
     std::vector<std::string> lines;
     data::Scratch scratch;
     for (int64_t i = 0; i < dataset.size(); ++i) {
-      const auto name = dataset.name(i);
+      const auto name = dataset.origin(i).name;
       write_bytes(name, "image");
       const auto sample = dataset.read(i, scratch);
       EXPECT_EQ(sample.encoded.size(), 5U);
@@ -188,12 +188,12 @@ TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
   write_bytes(path("lists/val.csv"), "1.jpg,cat\n");
   write_train("1.jpg,cat\n/abs/2.jpg,cat\n");
   options_.validation = path("lists/val.csv");
-  EXPECT_EQ(open(factory())->name(1), "/abs/2.jpg");
-  EXPECT_EQ(open(factory(), data::Split::kValidation)->name(0), path("lists/1.jpg"));
+  EXPECT_EQ(open(factory())->origin(1).name, "/abs/2.jpg");
+  EXPECT_EQ(open(factory(), data::Split::kValidation)->origin(0).name, path("lists/1.jpg"));
   options_.root = path("images");
-  EXPECT_EQ(open(factory())->name(0), path("images/1.jpg"));
-  EXPECT_EQ(open(factory())->name(1), "/abs/2.jpg");
-  EXPECT_EQ(open(factory(), data::Split::kValidation)->name(0), path("images/1.jpg"));
+  EXPECT_EQ(open(factory())->origin(0).name, path("images/1.jpg"));
+  EXPECT_EQ(open(factory())->origin(1).name, "/abs/2.jpg");
+  EXPECT_EQ(open(factory(), data::Split::kValidation)->origin(0).name, path("images/1.jpg"));
 }
 
 TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
@@ -256,8 +256,8 @@ TEST_F(CsvTest, ItsImagesCanBeCopied) {
   EXPECT_EQ(made.locate(*make_quiet_logger()).string() + "/", path(""));
   EXPECT_THAT(made.list_files(), ElementsAre("4.jpg", "cats/1.jpg", "dogs/2.jpg"));
   const auto moved = made.in_folder("/copy");
-  EXPECT_EQ(open(moved)->name(1), "/copy/./dogs//2.jpg");
-  EXPECT_EQ(open(moved, data::Split::kValidation)->name(1), "/copy/4.jpg");
+  EXPECT_EQ(open(moved)->origin(1).name, "/copy/./dogs//2.jpg");
+  EXPECT_EQ(open(moved, data::Split::kValidation)->origin(1).name, "/copy/4.jpg");
   EXPECT_EQ(moved.info.class_names, made.info.class_names);
   options_.root = path("images");
   EXPECT_EQ(factory().locate(*make_quiet_logger()), path("images"));
@@ -333,7 +333,7 @@ class CsvTargetsTest : public CsvTest {
   std::vector<std::string> targets_in(const data::Dataset& dataset) const {
     std::vector<std::string> lines;
     for (int64_t i = 0; i < dataset.size(); ++i) {
-      lines.push_back(dataset.name(i).substr(path("").size()));
+      lines.push_back(dataset.origin(i).name.substr(path("").size()));
       for (const auto value : dataset.target_values(i)) lines.back() += fmt::format(" {}", value);
     }
     return lines;
@@ -374,8 +374,8 @@ TEST_F(CsvTargetsTest, AColumnOfGroupsIsNoTarget) {
   options_.group_column = "patient";
   EXPECT_THAT(images_of("image,patient,kind\n1.jpg,p1,cat\n2.jpg,p2,dog\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   const auto dataset = open(factory());
-  EXPECT_EQ(dataset->group(1), "p2");
-  EXPECT_EQ(dataset->key(1), "2.jpg");
+  EXPECT_EQ(dataset->origin(1).group, "p2");
+  EXPECT_EQ(dataset->origin(1).key, "2.jpg");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,,cat\n"),
             "line 2 has an empty value in the column patient of dataset.group_column; add it");
   EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"),

@@ -46,7 +46,7 @@ class ImageFolderTest : public ::testing::Test {
     const auto dataset = open(split);
     data::Scratch scratch;
     for (int64_t i = 0; i < dataset->size(); ++i) {
-      const auto file = dataset->name(i).substr(root().size() + 1);
+      const auto file = dataset->origin(i).name.substr(root().size() + 1);
       lines.push_back(std::to_string(label_of(*dataset, i)) + ' ' + file);
     }
     return lines;
@@ -81,7 +81,7 @@ class ImageFolderTest : public ::testing::Test {
  private:
   // The label of an image. If the image is a link to a missing file, creates that file, so that it can be read.
   static int64_t label_of(const data::Dataset& dataset, int64_t index) {
-    if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
+    if (!std::filesystem::exists(dataset.origin(index).name)) std::ofstream(dataset.origin(index).name) << "x";
     data::Scratch scratch;
     return dataset.read(index, scratch).target.label;
   }

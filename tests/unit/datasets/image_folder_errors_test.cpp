@@ -171,7 +171,7 @@ TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
   write({"cat/1.jpg"});
   const auto dataset = open(data::Split::kTrain);
   const auto file = path("cat/1.jpg");
-  EXPECT_EQ(dataset->name(0), file);
+  EXPECT_EQ(dataset->origin(0).name, file);
   std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
   EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB; make the file smaller");
   std::filesystem::resize_file(file, 0);

@@ -92,7 +92,7 @@ TEST_F(ImageFolderTest, ASlashAtTheEndOfTheRootChangesNothing) {
   write({"cat/1.jpg"});
   ImageFolderOptions options;
   options.root = path() + "/";
-  EXPECT_EQ(image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger())->name(0), path("cat/1.jpg"));
+  EXPECT_EQ(image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger())->origin(0).name, path("cat/1.jpg"));
 }
 
 // The list of torchvision's ImageFolder for the same files, but without hidden files, which ImageFolder would include.
@@ -185,7 +185,7 @@ TEST_F(ImageFolderTest, ReadsWholeFiles) {
   data::Scratch scratch;
   for (const int64_t index : {1, 2, 0, 1}) {
     const auto sample = dataset->read(index, scratch);
-    EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(index));
+    EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->origin(index).name);
     EXPECT_EQ(sample.target.label, index == 0 ? 0 : 1);
     EXPECT_EQ(sample.image.pixels, nullptr);
     EXPECT_EQ(sample.encoded.data(), scratch.bytes.data());
@@ -201,7 +201,7 @@ TEST_F(ImageFolderTest, ThreadsReadConcurrently) {
       data::Scratch scratch;
       for (int64_t i = 0; i < 400; ++i) {
         const auto sample = dataset->read(i % 4, scratch);
-        EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->name(i % 4));
+        EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->origin(i % 4).name);
       }
     });
   }

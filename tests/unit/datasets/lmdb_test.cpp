@@ -57,7 +57,7 @@ TEST_F(LmdbTest, GivesBackWhatWasPacked) {
   EXPECT_EQ(dataset->read(2, scratch).image.pixels, third.pixels) << "pixels are not copied";
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(dataset->read(i, scratch).target.label, source.label(i));
-    EXPECT_EQ(dataset->name(i), source.name(i));
+    EXPECT_EQ(dataset->origin(i).name, source.origin(i).name);
     EXPECT_NO_THROW(dataset->check(i));
     dataset->prefetch(i);
   }
@@ -320,7 +320,10 @@ class NumberSource : public PackSource {
     pack.samples.class_names = {};
     pack.samples.num_targets = 2;
   }
-  std::vector<double> target_values(int64_t index) const override { return {1.7e9 + static_cast<double>(index) / 4, 0.1}; }
+  data::Target target(int64_t index, data::Scratch& scratch) const override {
+    scratch.targets = {1.7e9 + static_cast<double>(index) / 4, 0.1};
+    return {.values = scratch.targets};
+  }
 };
 
 TEST_F(LmdbTest, NumbersAsTargetsKeepAllDigits) {

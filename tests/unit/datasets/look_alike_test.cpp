@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,21 +63,6 @@ TEST(LookAlike, TheFirstPairIsNamedWhateverItsForms) {
   }
   EXPECT_GT(num_found, 200);
   EXPECT_LT(num_found, 1800);
-}
-
-TEST(LookAlike, ManyNamesOfOneLetterAreComparedSoon) {
-  const auto character = [](uint32_t code_point) {
-    return std::string{static_cast<char>(0xe0 | code_point >> 12), static_cast<char>(0x80 | (code_point >> 6 & 0x3f)),
-                       static_cast<char>(0x80 | (code_point & 0x3f))};
-  };
-  std::vector<std::string> names;
-  for (uint32_t code_point = 0x4e00; code_point < 0x9c00; ++code_point) names.push_back(character(code_point));
-  const auto begin = std::clock();
-  EXPECT_EQ(describe_look_alikes(names), "");
-  // Nothing is reported either if all names are in the decomposed form.
-  for (auto& name : names) name += "\u0301";
-  EXPECT_EQ(describe_look_alikes(names), "");
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);
 }
 
 }  // namespace

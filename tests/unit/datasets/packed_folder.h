@@ -27,8 +27,8 @@ class PackSource : public data::Dataset {
   const data::DatasetInfo& info() const override { return pack.samples; }
   int64_t size() const override { return static_cast<int64_t>(labels.size()); }
   data::Sample read(int64_t, data::Scratch&) const override { throw std::logic_error("packing reads no samples for their labels"); }
-  int64_t label(int64_t index) const override { return labels[static_cast<size_t>(index)]; }
-  std::string name(int64_t index) const override { return names[static_cast<size_t>(index)]; }
+  data::Target target(int64_t index, data::Scratch&) const override { return {.label = labels[static_cast<size_t>(index)]}; }
+  data::SampleOrigin origin(int64_t index) const override { return {.name = names[static_cast<size_t>(index)]}; }
 
   std::vector<int64_t> labels = {1, 0, 1};
   std::vector<std::string> names = {"a.jpg", "b.jpg", "c d.jpg"};

@@ -163,7 +163,7 @@ std::vector<std::string> contents(const fs::path& root) {
   const auto dataset = image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger());
   data::Scratch scratch;
   for (int64_t i = 0; i < dataset->size(); ++i) {
-    auto line = std::to_string(dataset->label(i)) + ' ' + fs::path(dataset->name(i)).lexically_relative(root).string();
+    auto line = std::to_string(dataset->label(i)) + ' ' + fs::path(dataset->origin(i).name).lexically_relative(root).string();
     try {
       const auto bytes = dataset->read(i, scratch).encoded;
       line += ' ' + std::to_string(bytes.size());

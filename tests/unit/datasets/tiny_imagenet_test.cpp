@@ -53,7 +53,7 @@ class TinyImagenetTest : public FetchArchive {
     for (int64_t i = 0; i < dataset->size(); ++i) {
       const auto sample = dataset->read(i, scratch);
       const std::string content(sample.encoded.begin(), sample.encoded.end());
-      EXPECT_THAT(dataset->name(i), EndsWith("/" + content));
+      EXPECT_THAT(dataset->origin(i).name, EndsWith("/" + content));
       lines.push_back(std::to_string(sample.target.label) + ' ' + content);
     }
     return lines;

@@ -319,8 +319,8 @@ TEST(OverfitBatches, TrainsAndValidatesOnTheSameImages) {
     const auto& validated = session.parts().data.validation->samples.dataset();
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < trained.size(); ++i) {
-      indices.push_back(trained.index_in_files(i));
-      EXPECT_EQ(validated.index_in_files(i), indices.back());
+      indices.push_back(trained.origin(i).index);
+      EXPECT_EQ(validated.origin(i).index, indices.back());
     }
     return indices;
   };

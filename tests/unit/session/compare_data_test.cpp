@@ -42,10 +42,14 @@ class ListedImages : public data::Dataset {
       : info_{.shape = copy.shape, .is_image = copy.is_image, .num_classes = 2, .class_names = copy.classes}, images_(copy.images) {}
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(images_.size()); }
-  data::Sample read(int64_t, data::Scratch&) const override { return {}; }
-  void list(const std::function<void(const ListedSample&)>& use) const override {
-    for (const auto& image : images_) use({image.name, image.label, image.num_bytes});
+  data::Sample read(int64_t index, data::Scratch&) const override {
+    return {.target = {.label = images_[static_cast<size_t>(index)].label}};
   }
+  data::SampleOrigin origin(int64_t index) const override {
+    const auto& name = images_[static_cast<size_t>(index)].name;
+    return {.name = name, .key = name};
+  }
+  std::optional<int64_t> num_bytes(int64_t index) const override { return images_[static_cast<size_t>(index)].num_bytes; }
 
  private:
   data::DatasetInfo info_;

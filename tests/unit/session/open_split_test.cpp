@@ -22,7 +22,7 @@ engine::Samples open(const config::Experiment& experiment, Split split) {
 
 std::vector<int64_t> indices_of(const engine::Samples& samples) {
   std::vector<int64_t> indices;
-  for (int64_t i = 0; i < samples.size(); ++i) indices.push_back(samples.dataset().index_in_files(i));
+  for (int64_t i = 0; i < samples.size(); ++i) indices.push_back(samples.dataset().origin(i).index);
   return indices;
 }
 

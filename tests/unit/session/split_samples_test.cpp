@@ -136,7 +136,7 @@ class Files : public data::Dataset {
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(keys_.size()); }
   data::Sample read(int64_t, data::Scratch&) const override { throw std::logic_error("the summary reads no samples"); }
-  std::string key(int64_t index) const override { return keys_[static_cast<size_t>(index)]; }
+  data::SampleOrigin origin(int64_t index) const override { return {.key = keys_[static_cast<size_t>(index)]}; }
 
  private:
   data::DatasetInfo info_{.shape = {3, 8, 8}, .num_classes = 2};

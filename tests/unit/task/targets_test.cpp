@@ -31,8 +31,10 @@ class Targets : public data::Dataset {
   Targets(data::DatasetInfo info, std::vector<std::vector<double>> targets) : info_(std::move(info)), targets_(std::move(targets)) {}
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(targets_.size()); }
-  int64_t label(int64_t index) const override { return static_cast<int64_t>(targets_[static_cast<size_t>(index)][0]); }
-  std::vector<double> target_values(int64_t index) const override { return targets_[static_cast<size_t>(index)]; }
+  data::Target target(int64_t index, data::Scratch&) const override {
+    const auto& values = targets_[static_cast<size_t>(index)];
+    return {.label = static_cast<int64_t>(values[0]), .values = values};
+  }
   data::Sample read(int64_t, data::Scratch&) const override { throw std::logic_error("no sample is needed"); }
 
  private:
