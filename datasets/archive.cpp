@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -19,7 +20,7 @@
 #include "datasets/files.h"
 #include "trainer/error.h"
 
-// Functions here throw std::runtime_error with the reason; install() adds the URL and what to do.
+// Functions here throw std::runtime_error with the reason; fetch_published() adds the URL and what to do.
 
 namespace trainer::datasets {
 namespace {
@@ -146,43 +147,83 @@ void unpack(const fs::path& file, const fs::path& folder) {
   }
 }
 
+fs::path make_from_archive(const PublishedSource& source, const fs::path& partial, Logger& logger) {
+  download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
+  unpack(partial / "archive", partial / "content");
+  auto folder = partial / "content" / source.folder;
+  if (!fs::is_directory(folder)) throw std::runtime_error("the archive contains no folder " + source.folder);
+  return folder;
+}
+
+fs::path make_from_files(const PublishedSource& source, const fs::path& partial, Logger& logger) {
+  auto folder = partial / "content";
+  create_folders(folder);
+  for (const auto& file : source.files) {
+    try {
+      download(source.url + file.name, {"MD5", file.md5}, folder / file.name, source.limits, logger);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::runtime_error& reason) {
+      throw std::runtime_error(fmt::format("{}: {}", file.name, reason.what()));
+    }
+  }
+  return folder;
+}
+
 }  // namespace
 
+void fetch_published(const PublishedSource& source, const fs::path& root, Logger& logger) {
+  const auto target = root / source.folder;
+  auto name = source.folder;
+  std::ranges::replace(name, '/', '-');
+  try {
+    create_folders(root);
+    const FolderLock lock(root / fmt::format(".{}.lock", name), "downloads " + source.url, logger);
+    if (fs::exists(target)) return;
+    const PartialFolder partial(root / fmt::format(".{}.partial", name));
+    logger.info("downloading {} into {}", source.url, root.string());
+    const auto make = source.is_archive() ? make_from_archive : make_from_files;
+    put_into_place(make(source, partial.path(), logger), target);
+    logger.info("installed in {}", target.string());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format(
+        "cannot download {}: {}; try again, or {} {}", source.url, reason.what(),
+        source.is_archive() ? "unpack that archive by hand so that its files are in" : "download its files by hand into", target.string()));
+  }
+}
+
+std::optional<fs::path> PublishedOptions::find(const PublishedSource& source, const std::vector<std::string>& names) const {
+  const fs::path given = root;
+  if (is_there(given / source.folder)) return given / source.folder;
+  const bool is_own = std::ranges::any_of(names, [&](const auto& name) { return is_there(given / name); });
+  return is_own ? std::optional(given) : std::nullopt;
+}
+
+fs::path PublishedOptions::locate(const PublishedSource& source, const std::vector<std::string>& names, Logger& logger) const {
+  const auto folder = find(source, names);
+  if (folder) return *folder;
+  if (!download) throw DataError("dataset.root: " + explain_absence(source));
+  fetch_published(source, root, logger);
+  return fs::path(root) / source.folder;
+}
+
+std::string PublishedOptions::explain_absence(const PublishedSource& source) const {
+  const auto folder = (fs::path(root) / source.folder).string();
+  return fmt::format("{} does not contain {} (there is no {}); set dataset.download=true, or {}", root, source.title, folder,
+                     source.is_archive() ? fmt::format("unpack {} in {}", source.url, root)
+                                         : fmt::format("copy the files from {} to {}", source.url, folder));
+}
+
+void refuse_published_file(const PublishedSource& source, const fs::path& file, const std::string& what) {
+  throw DataError(fmt::format("{}: {}; copy this file from {}, or set dataset.root to a new folder and dataset.download=true",
+                              file.string(), what, source.url));
+}
+
 void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more) {
-  keys.add("root", root,
-           {.doc = fmt::format("The parent of the data set's folder ({}), or that folder itself.{}", own_folders, more), .is_path = true});
-  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
+  describe_root(keys, root, fmt::format("The parent of the data set's folder ({}), or that folder itself.{}", own_folders, more));
   keys.add("download", download, {.doc = "Download the data set into `root` if it is missing."});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
-}
-
-void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
-  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand so that its files are in"},
-          logger, [&](const fs::path& partial) {
-            download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
-            unpack(partial / "archive", partial / "content");
-            auto folder = partial / "content" / source.folder;
-            if (!fs::is_directory(folder)) throw std::runtime_error("the archive contains no folder " + source.folder);
-            return folder;
-          });
-}
-
-void fetch_files(const FilesSource& source, const std::filesystem::path& root, Logger& logger) {
-  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "download its files by hand into"}, logger,
-          [&](const fs::path& partial) {
-            auto folder = partial / "content";
-            create_folders(folder);
-            for (const auto& file : source.files) {
-              try {
-                download(source.url + file.name, {"MD5", file.md5}, folder / file.name, source.limits, logger);
-              } catch (const Error&) {
-                throw;
-              } catch (const std::runtime_error& reason) {
-                throw std::runtime_error(fmt::format("{}: {}", file.name, reason.what()));
-              }
-            }
-            return folder;
-          });
 }
 
 }  // namespace trainer::datasets

@@ -49,33 +49,20 @@ class Cifar : public data::Dataset {
   size_t label_offset_;
 };
 
-// The data set's folder in `root`, or `root` itself if it contains any of the files.
-std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {
-  if (is_there(root / layout.archive.folder)) return root / layout.archive.folder;
-  const auto is_here = [&root](const std::string& name) { return is_there(root / name); };
-  if (std::ranges::any_of(layout.train_files, is_here) || std::ranges::any_of(layout.validation_files, is_here)) return root;
-  return std::nullopt;
-}
-
-[[noreturn]] void fail(const CifarLayout& layout, const fs::path& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; copy this file from the archive {}, or set dataset.root to a new folder and dataset.download=true",
-                              file.string(), what, layout.archive.url));
-}
-
 void check_records(const CifarLayout& layout, const MappedFile& file) {
   const auto bytes = file.bytes();
   const size_t record_bytes = layout.label_counts.size() + kImageBytes;
-  if (bytes.empty()) fail(layout, file.path(), "the file is empty");
+  const auto fail = [&](const std::string& what) { refuse_published_file(layout.source, file.path(), what); };
+  if (bytes.empty()) fail("the file is empty");
   if (bytes.size() % record_bytes != 0) {
-    fail(layout, file.path(),
-         fmt::format("its size of {} bytes is not a multiple of the {}-byte records of {}", bytes.size(), record_bytes, layout.title));
+    fail(fmt::format("its size of {} bytes is not a multiple of the {}-byte records of {}", bytes.size(), record_bytes,
+                     layout.source.title));
   }
   for (size_t record = 0; record < bytes.size() / record_bytes; ++record) {
     for (size_t i = 0; i < layout.label_counts.size(); ++i) {
       const int label = bytes[record * record_bytes + i];
       if (label < layout.label_counts[i]) continue;
-      fail(layout, file.path(),
-           fmt::format("record {} (from 0) has the label {}, but the labels of {} are 0 to {}", record, label, layout.title,
+      fail(fmt::format("record {} (from 0) has the label {}, but the labels of {} are 0 to {}", record, label, layout.source.title,
                        layout.label_counts[i] - 1));
     }
   }
@@ -99,7 +86,7 @@ std::vector<std::string> cifar100_class_names() {
 
 MappedFile open_file(const CifarLayout& layout, const fs::path& path) {
   const FileAccess access("reading", path);
-  if (!is_there(path)) fail(layout, path, "the file is missing");
+  if (!is_there(path)) refuse_published_file(layout.source, path, "the file is missing");
   try {
     MappedFile file(path);
     check_records(layout, file);
@@ -115,28 +102,28 @@ MappedFile open_file(const CifarLayout& layout, const fs::path& path) {
 
 const CifarLayout& cifar10_layout() {
   static const CifarLayout layout{
-      .title = "CIFAR-10",
       .label_counts = {10},
       .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"},
       .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
       .validation_files = {"test_batch.bin"},
-      .archive = {.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                  .md5 = "c32a1d4ab5d03f1284b67883e8d87530",
-                  .folder = "cifar-10-batches-bin"},
+      .source = {.title = "CIFAR-10",
+                 .url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                 .md5 = "c32a1d4ab5d03f1284b67883e8d87530",
+                 .folder = "cifar-10-batches-bin"},
   };
   return layout;
 }
 
 const CifarLayout& cifar100_layout() {
   static const CifarLayout layout{
-      .title = "CIFAR-100",
       .label_counts = {20, 100},
       .class_names = cifar100_class_names(),
       .train_files = {"train.bin"},
       .validation_files = {"test.bin"},
-      .archive = {.url = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-                  .md5 = "03b5dce01913d631647c71ecec9e9cb8",
-                  .folder = "cifar-100-binary"},
+      .source = {.title = "CIFAR-100",
+                 .url = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+                 .md5 = "03b5dce01913d631647c71ecec9e9cb8",
+                 .folder = "cifar-100-binary"},
   };
   return layout;
 }
@@ -153,24 +140,16 @@ data::DatasetInfo cifar_info(const CifarLayout& layout) {
 
 namespace {
 
-fs::path locate_cifar(const CifarLayout& layout, const CifarOptions& options, Logger& logger) {
-  const fs::path root = options.root;
-  auto folder = find_folder(layout, root);
-  if (!folder && options.download) {
-    fetch_archive(layout.archive, root, logger);
-    folder = root / layout.archive.folder;
-  }
-  if (!folder) {
-    throw DataError(fmt::format("dataset.root: {0} does not contain {1} (there is no {2}); set dataset.download=true, or unpack {3} in {0}",
-                                options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
-  }
-  return *folder;
+std::vector<std::string> names_of(const CifarLayout& layout) {
+  auto names = layout.train_files;
+  names.insert(names.end(), layout.validation_files.begin(), layout.validation_files.end());
+  return names;
 }
 
 }  // namespace
 
 std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger) {
-  const auto folder = locate_cifar(layout, options, logger);
+  const auto folder = options.locate(layout.source, names_of(layout), logger);
   std::vector<MappedFile> files;
   for (const auto& name : split == data::Split::kTrain ? layout.train_files : layout.validation_files) {
     files.push_back(open_file(layout, folder / name));
@@ -181,9 +160,9 @@ std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const Cifar
 data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {
   return {.info = cifar_info(layout),
           .open = [&layout, options](data::Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
-          .locate = [&layout, options](Logger& logger) { return locate_cifar(layout, options, logger); },
+          .locate = [&layout, options](Logger& logger) { return options.locate(layout.source, names_of(layout), logger); },
           .in_folder = [&layout](const fs::path& folder) { return cifar_factory(layout, options_in<CifarOptions>(folder)); },
-          .sizes = find_folder(layout, options.root) ? std::nullopt : std::optional(kCifarSizes),
+          .sizes = options.find(layout.source, names_of(layout)) ? std::nullopt : std::optional(kCifarSizes),
           .is_in_memory = true};
 }
 

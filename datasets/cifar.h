@@ -14,12 +14,11 @@ namespace trainer::datasets {
 
 // The file layout of a data set. The last label of a record is the class.
 struct CifarLayout {
-  std::string title;              // for messages
   std::vector<int> label_counts;  // number of valid values of each label byte
   std::vector<std::string> class_names;
   std::vector<std::string> train_files;
   std::vector<std::string> validation_files;
-  ArchiveSource archive;  // archive.folder is the data set's folder
+  PublishedSource source;
 };
 
 const CifarLayout& cifar10_layout();

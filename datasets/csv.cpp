@@ -53,7 +53,7 @@ std::optional<double> number_of(std::string_view text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-const char* key_of(data::Split split) { return split == data::Split::kTrain ? "train" : "validation"; }
+std::string key_of(data::Split split) { return split == data::Split::kTrain ? "dataset.train" : "dataset.validation"; }
 fs::path file_of(const CsvOptions& options, data::Split split) { return split == data::Split::kTrain ? options.train : options.validation; }
 // The folder to which the paths in the file refer.
 fs::path folder_of(const CsvOptions& options, data::Split split) {
@@ -94,15 +94,15 @@ class Table {
   std::optional<size_t> group_;  // the index of dataset.group_column
 };
 
-// Calls `act`. If it throws a std::runtime_error that is not an Error, throws a DataError that begins with the key of the split's CSV file.
-template <class Act>
-auto with_key(data::Split split, const Act& act) {
+// Calls `act`. If it throws a std::runtime_error that is not an Error, throws a Thrown that begins with `prefix`.
+template <class Thrown, class Act>
+auto with_prefix(const std::string& prefix, const Act& act) {
   try {
     return act();
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("dataset.{}: {}", key_of(split), reason.what()));
+    throw Thrown(fmt::format("{}: {}", prefix, reason.what()));
   }
 }
 
@@ -226,7 +226,7 @@ std::vector<fs::path> all_images(const CsvOptions& options) {
       }
       paths.insert(path.lexically_normal().string());
     };
-    with_key(split, [&] { Table(options, split).read(use); });
+    with_prefix<DataError>(key_of(split), [&] { Table(options, split).read(use); });
   }
   return {paths.begin(), paths.end()};
 }
@@ -241,63 +241,20 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
   return info;
 }
 
-// A warning if the names of most classes look like lists with another separator than dataset.separator: together they have fewer parts than
-// there are classes. Empty otherwise.
-std::string warning_of_separators(const std::vector<std::string>& class_names) {
-  for (const std::string_view separator : {";", ",", "|", " "}) {
-    const auto is_list = [&](const std::string& name) { return name.find(separator) != std::string::npos; };
-    const auto first = std::ranges::find_if(class_names, is_list);
-    std::set<std::string> parts;
-    for (const auto& name : class_names) {
-      for (auto& part : split_list(name, separator)) parts.insert(std::move(part));
-    }
-    if (2 * std::ranges::count_if(class_names, is_list) <= std::ssize(class_names) || parts.size() >= class_names.size()) continue;
-    return fmt::format("most of its {} classes look like lists of classes, such as \"{}\"; if they are, set dataset.separator to \"{}\"",
-                       class_names.size(), *first, separator);
-  }
-  return "";
-}
+// Paths that several lines name.
+struct RepeatedPaths {
+  std::unordered_map<size_t, int64_t> lines = {};  // the first line of each path
+  int64_t num_repeated = 0;
+  int64_t num_in_train = 0;  // of a validation file
+  std::string first_repeated = {};
+  std::string first_in_train = {};
 
-// Finds paths that several lines name.
-class RepeatedPaths {
- public:
-  RepeatedPaths(const CsvOptions& options, const Targets& targets, data::Split split)
-      : folder_(folder_of(options, split)),
-        train_(options.train),
-        in_train_(split == data::Split::kTrain ? std::vector<size_t>() : *targets.paths) {}
-
-  void add(const Row& row) {
-    const auto hash = hash_of(folder_ / row.path);
-    const auto [first, is_new] = lines_.emplace(hash, row.line);
-    if (!is_new && num_repeated_++ == 0) repeated_ = fmt::format("line {} ({}, as in line {})", row.line, row.path, first->second);
-    if (is_new && std::ranges::binary_search(in_train_, hash) && num_in_train_++ == 0) shared_ = row.path;
+  void add(const Row& row, const fs::path& folder, const std::vector<size_t>& train) {
+    const auto hash = hash_of(folder / row.path);
+    const auto [first, is_new] = lines.emplace(hash, row.line);
+    if (!is_new && num_repeated++ == 0) first_repeated = fmt::format("line {} ({}, as in line {})", row.line, row.path, first->second);
+    if (is_new && std::ranges::binary_search(train, hash) && num_in_train++ == 0) first_in_train = row.path;
   }
-  std::vector<std::string> warnings() const {
-    std::vector<std::string> warnings;
-    if (num_repeated_ > 0) {
-      warnings.push_back(
-          fmt::format("{} with the path of an earlier line, such as {}: each line is used as an image of its own; keep one "
-                      "line per image",
-                      counted(num_repeated_, "line"), repeated_));
-    }
-    if (num_in_train_ > 0) {
-      warnings.push_back(
-          fmt::format("{} that {} lists too, such as {}: the results of the validation will be too good; remove them from "
-                      "one of the files",
-                      counted(num_in_train_, "image"), train_, shared_));
-    }
-    return warnings;
-  }
-
- private:
-  fs::path folder_;
-  std::string train_;
-  std::vector<size_t> in_train_;                    // the paths in the training file, for a validation file
-  std::unordered_map<size_t, int64_t> lines_ = {};  // the first line of each path
-  int64_t num_repeated_ = 0;
-  int64_t num_in_train_ = 0;
-  std::string repeated_;
-  std::string shared_;
 };
 
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
@@ -321,9 +278,10 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
     return label->second;
   };
   ImageList images(folder_of(options, split));
-  RepeatedPaths repeated(options, targets, split);
+  RepeatedPaths repeated;
+  const auto in_train = split == data::Split::kTrain ? std::vector<size_t>() : *targets.paths;
   table.read([&](const Row& row) {
-    repeated.add(row);
+    repeated.add(row, folder_of(options, split), in_train);
     if (options.targets == CsvTargets::kClass) {
       images.add(row.path, label_of(row, row.fields[0]));
     } else if (!targets.columns.empty() || options.targets == CsvTargets::kNumbers) {
@@ -335,11 +293,16 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
     }
     if (!row.group.empty()) images.set_group(row.group);
   });
-  auto warnings = repeated.warnings();
-  const bool has_lists = options.targets == CsvTargets::kClasses && targets.columns.empty();
-  if (auto text = warning_of_separators(has_lists && split == data::Split::kTrain ? targets.class_names : std::vector<std::string>());
-      !text.empty()) {
-    warnings.push_back(std::move(text));
+  std::vector<std::string> warnings;
+  if (repeated.num_repeated > 0) {
+    warnings.push_back(
+        fmt::format("{} with the path of an earlier line, such as {}: each line is used as an image of its own; keep one line per image",
+                    counted(repeated.num_repeated, "line"), repeated.first_repeated));
+  }
+  if (repeated.num_in_train > 0) {
+    warnings.push_back(
+        fmt::format("{} that {} lists too, such as {}: the results of the validation will be too good; remove them from one of the files",
+                    counted(repeated.num_in_train, "image"), options.train, repeated.first_in_train));
   }
   images.set_warning(join(warnings, "; "));
   return images;
@@ -349,7 +312,7 @@ std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const Targets
                                         Logger& logger) {
   const auto file = file_of(options, split);
   if (file.empty()) throw DataError("dataset.validation: it is empty; set it to the CSV file of the validation images");
-  auto images = with_key(split, [&] { return read_images(options, targets, split); });
+  auto images = with_prefix<DataError>(key_of(split), [&] { return read_images(options, targets, split); });
   return open_image_files(info, std::move(images), file, logger);
 }
 
@@ -533,19 +496,14 @@ bool is_header(const RecordReader& first, const CsvOptions& options, const fs::p
 void check_number_of_fields(const RecordReader& reader, const CsvOptions& options, size_t num_fields) {
   const auto& fields = reader.fields();
   const bool is_path_and_label = options.targets == CsvTargets::kClass && options.columns.empty() && options.group_column.empty();
-  if (is_path_and_label ? fields.size() == 2 : fields.size() == num_fields && num_fields > 1) return;
-  const auto found = fmt::format("line {} has {}", reader.line(), counted(fields.size(), "field"));
-  if (is_path_and_label) {
-    throw std::runtime_error(found + " instead of path,label; " +
-                             (fields.size() > 2
-                                  ? "put paths that contain commas in quotation marks, or choose the column of the labels with "
-                                    "dataset.columns"
-                                  : "add the label after a comma"));
-  }
-  throw std::runtime_error(num_fields > 1 ? fmt::format("{}, but the first line has {}; {}", found, num_fields,
-                                                        fields.size() < num_fields ? "add the missing fields"
-                                                                                   : "put fields that contain commas in quotation marks")
-                                          : found + " instead of a path and its targets; add them after a comma");
+  const auto expected = is_path_and_label ? size_t{2} : std::max<size_t>(num_fields, 2);
+  if (fields.size() == expected) return;
+  throw std::runtime_error(
+      fmt::format("line {} has {} instead of {}; {}", reader.line(), counted(fields.size(), "field"),
+                  is_path_and_label ? "path,label" : std::to_string(expected),
+                  fields.size() < expected
+                      ? "add what is missing after a comma"
+                      : "put fields that contain commas in quotation marks, or choose the columns of the targets with dataset.columns"));
 }
 
 void check_label(const RecordReader& reader, const std::string& label) {
@@ -561,11 +519,7 @@ Table::Table(const CsvOptions& options, data::Split split)
   } catch (const Error& error) {
     throw std::runtime_error(fmt::format("{}; give a CSV file with a line path,label for each image", error.what()));
   }
-  try {
-    find_columns();
-  } catch (const std::runtime_error& reason) {
-    throw std::runtime_error(fmt::format("{}: {}", file_.string(), reason.what()));
-  }
+  with_prefix<std::runtime_error>(file_.string(), [this] { find_columns(); });
 }
 
 void Table::find_columns() {
@@ -621,7 +575,7 @@ void Table::find_columns() {
 }
 
 void Table::read(const std::function<void(const Row&)>& use) const {
-  try {
+  with_prefix<std::runtime_error>(file_.string(), [&] {
     RecordReader reader(without_byte_order_mark(text_));
     size_t num_fields = 0;
     int64_t num_rows = 0;
@@ -649,11 +603,7 @@ void Table::read(const std::function<void(const Row&)>& use) const {
       ++num_rows;
     }
     if (num_rows == 0) throw std::runtime_error("it lists no images; add a line path,label for each image");
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& reason) {
-    throw std::runtime_error(fmt::format("{}: {}", file_.string(), reason.what()));
-  }
+  });
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #pragma once
 // Image files whose targets are in CSV files: one class per image, any number of classes, or numbers.
-// A CSV file is in UTF-8 and has a line for each image; the first column is the image's path. Quoting is that of RFC 4180; lines may end
-// with CR LF, a byte order mark is skipped, and empty lines are ignored. The first line may be a header with the names of the columns. A
-// header is required if columns are chosen by name, or if several columns are classes. Otherwise the first line is a header if its first
-// field is not a file and has no image extension; unless the targets are numbers, its second field must also be "label" in upper or lower
-// case, or occur in no other line. Lines that repeat the header are skipped.
+// A CSV file is in UTF-8 and has a line for each image; the first column is the image's path. Quoting is that of RFC 4180. The first line
+// may be a header with the names of the columns. A header is required if columns are chosen by name, or if several columns are classes.
+// Otherwise the first line is a header if its first field is not a file and has no image extension; unless the targets are numbers, its
+// second field must also be "label" in upper or lower case, or occur in no other line. Lines that repeat the header are skipped.
 
 #include <filesystem>
 #include <string>

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -243,29 +242,6 @@ void download(const std::string& url, const Checksum& checksum, const std::files
   std::filesystem::remove(file);
   throw std::runtime_error(fmt::format("the downloaded file has the {} sum {} instead of {}: it is damaged or a different file",
                                        checksum.name, actual.substr(0, checksum.digits.size()), checksum.digits));
-}
-
-namespace fs = std::filesystem;
-
-void install(const Installation& installation, Logger& logger,
-             const std::function<std::filesystem::path(const std::filesystem::path& partial)>& make) {
-  const auto& [root, folder, url, by_hand] = installation;
-  const auto target = root / folder;
-  auto name = folder;
-  std::ranges::replace(name, '/', '-');
-  try {
-    create_folders(root);
-    const FolderLock lock(root / fmt::format(".{}.lock", name), "downloads " + url, logger);
-    if (fs::exists(target)) return;
-    const PartialFolder partial(root / fmt::format(".{}.partial", name));
-    logger.info("downloading {} into {}", url, root.string());
-    put_into_place(make(partial.path()), target);
-    logger.info("installed in {}", target.string());
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot download {}: {}; try again, or {} {}", url, reason.what(), by_hand, target.string()));
-  }
 }
 
 }  // namespace trainer::datasets

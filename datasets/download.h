@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,22 +51,5 @@ bool has_checksum(const std::filesystem::path& file, const Checksum& checksum);
 // remains if a later call can continue it.
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger);
-
-// Installs a folder of a data set from downloads, completely or not at all.
-
-struct Installation {
-  std::filesystem::path root;
-  std::string folder;   // below the root, such as "MNIST/raw"
-  std::string url;      // of the download
-  std::string by_hand;  // what the user can do instead, before the path of the folder, such as "download its files by hand into"
-};
-
-// Creates root/folder; does nothing if it exists. `make` receives an empty folder on the same file system and returns the folder inside it
-// that becomes root/folder. When several processes call this for the same folder, one makes it and the others wait. After a failure, `root`
-// has its previous content; leftovers of a killed process are removed. If `make` throws std::runtime_error with the reason, throws
-// DataError with the URL, the reason and what to do; an Error of `make` is passed on.
-// Throws Error with ExitCode::kStopped after a stop request.
-void install(const Installation& installation, Logger& logger,
-             const std::function<std::filesystem::path(const std::filesystem::path& partial)>& make);
 
 }  // namespace trainer::datasets

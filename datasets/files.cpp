@@ -24,45 +24,19 @@
 #include "trainer/error.h"
 
 namespace trainer::datasets {
-namespace {
-
-constexpr size_t kMaxDecompressedBytes = size_t{1} << 30;
-
-std::vector<uint8_t> decompress(std::span<const uint8_t> bytes, const std::function<void(std::span<const uint8_t>)>& check) {
-  std::vector<uint8_t> content;
-  inflate_all(bytes, Deflated::kGzip, [&](std::span<const uint8_t> part) {
-    if (content.size() + part.size() > kMaxDecompressedBytes) {
-      throw std::runtime_error("its decompressed content exceeds " + format_bytes(kMaxDecompressedBytes));
-    }
-    content.insert(content.end(), part.begin(), part.end());
-    check(content);
-  });
-  return content;
-}
-
-}  // namespace
-
 bool is_there(const std::filesystem::path& path) {
   const FileAccess access("looking for", path);
   std::error_code error;
   return std::filesystem::exists(path, error) || error;
 }
 
-FileContent load_file(const std::filesystem::path& path, const std::function<void(std::span<const uint8_t>)>& check) {
-  const FileAccess access("reading", path);
-  try {
-    const auto file = std::make_shared<const MappedFile>(path);
-    if (path.extension() != ".gz") return {path, file, file->bytes()};
-    const auto content = std::make_shared<const std::vector<uint8_t>>(decompress(file->bytes(), check));
-    return {path, content, *content};
-  } catch (const Error& error) {
-    throw DataError(error.what());
-  } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot read {}: {}; replace the file with an undamaged copy", path.string(), reason.what()));
-  }
-}
-
 namespace fs = std::filesystem;
+
+void describe_root(KeyTable& keys, std::string& root, const std::string& doc) {
+  keys.add("root", root, {.doc = doc, .is_path = true});
+  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
+  keys.refuse("root", [&root] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
+}
 
 FolderLock::FolderLock(fs::path file, const std::string& activity, Logger& logger) : path_(std::move(file)) {
   if (try_lock(&logger)) return;

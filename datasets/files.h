@@ -12,6 +12,7 @@
 
 #include "base/file_lock.h"
 #include "base/log.h"
+#include "trainer/keys.h"
 
 namespace trainer::datasets {
 
@@ -26,24 +27,15 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
+// Adds the key `root`, the place of a data set's files.
+void describe_root(KeyTable& keys, std::string& root, const std::string& doc);
+
 // Prefetches memory that will be read soon, into the second-level cache: the first-level cache accepts only a few requests at a time, and
 // further ones would wait.
 inline void prefetch_memory(const uint8_t* bytes, size_t count) {
   constexpr size_t kCacheLine = 64;
   for (size_t i = 0; i < count; i += kCacheLine) __builtin_prefetch(bytes + i, /*rw=*/0, /*locality=*/2);
 }
-
-// The content of a file in memory; copies of this object share it.
-struct FileContent {
-  std::filesystem::path path;
-  std::shared_ptr<const void> owner;
-  std::span<const uint8_t> bytes;
-};
-
-// Maps the file, or decompresses it if its name ends in .gz. During decompression `check` is called repeatedly with the content so far and
-// can throw DataError if it is too long or wrong, because a few kilobytes may decompress to gigabytes. Throws DataError with the file and
-// the reason.
-FileContent load_file(const std::filesystem::path& path, const std::function<void(std::span<const uint8_t>)>& check);
 
 // Functions to make a folder completely or not at all, by one process while others wait. They throw std::runtime_error with the reason.
 

@@ -1,6 +1,5 @@
 #include "datasets/folder_listing.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -144,56 +143,39 @@ struct FolderEntry {
   bool is_folder = false;  // true also for a link to a folder
 };
 
-class FolderReader {
- public:
-  // Throws DataError, like all functions here.
-  explicit FolderReader(const std::string& path) : path_(path), access_("listing", path), stream_(::opendir(path.c_str()), ::closedir) {
-    if (!stream_) fail_to_list();
-  }
+[[noreturn]] void fail_to_list(const std::string& path, const std::error_code& reason) {
+  if (reason == std::errc::no_such_file_or_directory) throw DataError(fmt::format("there is no folder {}", path));
+  if (reason == std::errc::not_a_directory) throw DataError(fmt::format("{} is not a folder", path));
+  throw DataError(fmt::format("cannot list {}: {}", path, reason.message()));
+}
 
-  FolderId id() const {
-    struct stat status {};
-    if (::fstat(::dirfd(stream_.get()), &status) != 0) fail_to_list();
-    return {status.st_dev, status.st_ino};
-  }
+// Throws DataError, like all functions here.
+FolderId id_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail_to_list(path, {errno, std::generic_category()});
+  return {status.st_dev, status.st_ino};
+}
 
-  // The next entry that is neither hidden nor added by macOS or Windows, in the order of the file system; empty at the end.
-  std::optional<FolderEntry> next() {
-    while (true) {
-      errno = 0;
-      const dirent* entry = ::readdir(stream_.get());
-      if (entry == nullptr && errno != 0) fail_to_list();
-      if (entry == nullptr) return std::nullopt;
-      const std::string_view name = entry->d_name;
-      if (name[0] != '.' && name != "__MACOSX" && name != "Thumbs.db" && name != "desktop.ini") {
-        return FolderEntry{entry->d_name, is_folder(*entry)};
-      }
-    }
+// The entries that are neither hidden nor added by macOS or Windows, in the order of the file system.
+std::vector<FolderEntry> read_folder(const std::string& path) {
+  const FileAccess access("listing", path);
+  std::vector<FolderEntry> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error); !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    auto name = entry->path().filename().string();
+    std::error_code unknown;
+    if (name[0] == '.' || name == "__MACOSX" || name == "Thumbs.db" || name == "desktop.ini") continue;
+    entries.push_back({std::move(name), entry->is_directory(unknown)});
   }
-
- private:
-  bool is_folder(const dirent& entry) const {
-    if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
-    struct stat status {};
-    return ::fstatat(::dirfd(stream_.get()), entry.d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
-  }
-  [[noreturn]] void fail_to_list() const {
-    if (errno == ENOENT) throw DataError(fmt::format("there is no folder {}", path_));
-    if (errno == ENOTDIR) throw DataError(fmt::format("{} is not a folder", path_));
-    throw DataError(fmt::format("cannot list {}: {}", path_, std::generic_category().message(errno)));
-  }
-
-  std::string path_;
-  FileAccess access_;
-  std::unique_ptr<DIR, int (*)(DIR*)> stream_;
-};
+  if (error) fail_to_list(path, error);
+  return entries;
+}
 
 // The folders in a folder, sorted by their bytes.
 std::vector<std::string> list_folders(const fs::path& path) {
   std::vector<std::string> folders;
-  FolderReader reader(path.string());
-  while (auto entry = reader.next()) {
-    if (entry->is_folder) folders.push_back(std::move(entry->name));
+  for (auto& entry : read_folder(path.string())) {
+    if (entry.is_folder) folders.push_back(std::move(entry.name));
   }
   std::ranges::sort(folders);
   return folders;
@@ -260,16 +242,16 @@ class ClassLister {
   // Adds the files of the folder to the lists, and returns the folders in it.
   std::vector<std::string> read_folder(const std::string& relative) {
     std::vector<std::string> folders;
-    FolderReader reader(relative.empty() ? folder_ : joined(folder_, relative));
-    if (!listed_.insert(reader.id()).second) return folders;
-    while (auto entry = reader.next()) {
+    const auto path = relative.empty() ? folder_ : joined(folder_, relative);
+    if (!listed_.insert(id_of(path)).second) return folders;
+    for (auto& entry : datasets::read_folder(path)) {
       if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder_), ExitCode::kStopped);
-      if (entry->is_folder) {
-        folders.push_back(joined(relative, entry->name));
-      } else if (has_extension(entry->name, extensions_)) {
-        images_[relative].push_back(std::move(entry->name));
+      if (entry.is_folder) {
+        folders.push_back(joined(relative, entry.name));
+      } else if (has_extension(entry.name, extensions_)) {
+        images_[relative].push_back(std::move(entry.name));
       } else {
-        others_.add(joined(relative, entry->name));
+        others_.add(joined(relative, entry.name));
       }
     }
     return folders;

@@ -33,10 +33,11 @@ struct FolderListing {
   uint64_t num_bytes = 0;
 };
 
-// Lists everything in `folder`, which must be an absolute path, always in the same order. Links to folders are followed; each folder is
-// listed once. Throws std::runtime_error, and Error with ExitCode::kStopped after a stop request.
+// These functions throw std::runtime_error, and Error with ExitCode::kStopped after a stop request.
+
+// Lists everything in `folder`, an absolute path, always in the same order. Links to folders are followed; each folder is listed once.
 FolderListing list_folder(const std::filesystem::path& folder);
-// Lists only `files` of the folder; skips folders and missing files. Throws Error with ExitCode::kStopped after a stop request.
+// Lists only `files` of the folder; skips folders and missing files.
 FolderListing list_files(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
 
 // A digest of all names, sizes and times.
@@ -59,33 +60,28 @@ struct ClassFolders {
   std::vector<std::string> class_names;  // the folders in `train`, sorted by their bytes
 };
 
-// Lists the class folders, but no images. Throws std::runtime_error with the problem, such as a missing folder or a name that is not UTF-8,
-// the place, and what to do.
+// Lists the class folders, but no images. Throws std::runtime_error with the problem, the place, and what to do.
 ClassFolders find_class_folders(const std::filesystem::path& root);
 
 // The number of threads for a listing, which mostly waits for the file system.
 inline constexpr int kListingThreads = 8;
 
-// The first training images, at most kMostTriedImages, as far as the classes can be listed. `mode`: as in list_images(); with kAuto, files
-// that only kRaw can read are used if a class has no others.
+// The first training images, at most kMostTriedImages, as far as the classes can be listed. With kAuto, files that only kRaw can read are
+// used if a class has no others.
 std::vector<std::filesystem::path> first_images_of(const ClassFolders& folders, data::ImageMode mode);
 
 // The images of one split, class by class: the files with an extension that this mode reads, in each class folder and all folders below it.
-// The result does not depend on the number of threads. Links to folders are followed, except to a folder that was already listed for the
-// class or that contains the class folders. The list's warning counts the other files. Throws DataError with the folder if it cannot be
-// listed, if a training class or the whole split has no images, and if the validation folder has a class that the training folder lacks;
-// Error with ExitCode::kStopped after a stop request.
+// Links to folders are followed, except to a folder that was already listed for the class or that contains the class folders. The list's
+// warning counts the other files. Throws DataError for a folder that cannot be listed, without images, or of an unknown class.
 ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads, data::ImageMode mode = data::ImageMode::kRgb);
 
 // If `path` is a folder, the image files in it and in all folders below it, in the order of list_images(); otherwise the path itself.
-// Throws DataError with the folder if it cannot be listed or has no images.
 std::vector<std::string> find_image_files(const std::filesystem::path& path, data::ImageMode mode = data::ImageMode::kRgb);
 
-// Finds names that look the same although their bytes differ: in spaces at their ends, or in the form of accented letters (one character,
-// or a letter and its accents; Unicode NFC and NFD).
+// Names that look the same although their bytes differ: in spaces at their ends, or in the form of accented letters (Unicode NFC and NFD).
+// A composed accented letter counts as similar to any decomposed one.
 
-// The first of `names` that looks like `name` but is not the same; empty: none does. All are UTF-8. A composed accented letter counts as
-// similar to any decomposed one, so "cafà" and "café" in different forms count as similar too.
+// The first of `names` that looks like `name` but is not the same; empty: none does. All are UTF-8.
 std::string look_alike_of(std::string_view name, const std::vector<std::string>& names);
 
 // A hint at the end of a message that `name` is not one of `names`; may be empty.

@@ -42,12 +42,10 @@ std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& optio
 }  // namespace
 
 void ImageFolderOptions::describe(KeyTable& keys) {
-  keys.add("root", root,
-           {.doc = "The folder that contains train/ and val/ (or valid/, validation/), each with one folder of images per class; or the "
-                   "folder that contains the class folders, from which some images are then held out for validation.",
-            .is_path = true});
-  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
+  describe_root(
+      keys, root,
+      "The folder that contains train/ and val/ (or valid/, validation/), each with one folder of images per class; or the folder "
+      "that contains the class folders, from which some images are then held out for validation.");
   files.describe(keys);
 }
 

@@ -139,17 +139,9 @@ fs::path folder_of(const fs::path& root, data::Split split) {
   return root / (split == data::Split::kTrain ? kPackedTrain : kPackedValidation);
 }
 
-// This and the next function throw std::runtime_error with the problem, the file and what to do.
-std::unique_ptr<Lmdb> open_environment(const fs::path& root, data::Split split) {
-  try {
-    return std::make_unique<Lmdb>(folder_of(root, split));
-  } catch (const std::runtime_error& reason) {
-    throw std::runtime_error(fmt::format("{}; copy the folder again, or pack the data set again", reason.what()));
-  }
-}
-
-std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split) {
-  if (is_there(root / kUnfinished)) {
+// Throws std::runtime_error with the problem, the file and what to do.
+std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split, bool may_be_unfinished) {
+  if (!may_be_unfinished && is_there(root / kUnfinished)) {
     throw std::runtime_error(
         fmt::format("{} is not complete; run the same `trainer data pack` command again to continue (it removes the file {} at the end)",
                     root.string(), kUnfinished));
@@ -157,17 +149,18 @@ std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split) {
   if (const auto file = lmdb_file(folder_of(root, split)); !is_there(file)) {
     throw std::runtime_error(fmt::format("there is no {}; set dataset.root to a folder written by `trainer data pack`", file.string()));
   }
-  return open_environment(root, split);
+  try {
+    return std::make_unique<Lmdb>(folder_of(root, split));
+  } catch (const std::runtime_error& reason) {
+    throw std::runtime_error(fmt::format("{}; copy the folder again, or pack the data set again", reason.what()));
+  }
 }
 
 std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data::DatasetInfo& expected, data::Split split, Logger& logger) {
   try {
-    auto dataset = open_split(options.root, split);
+    auto dataset = open_split(options.root, split, /*may_be_unfinished=*/false);
     const auto& info = dataset->info();
-    const bool has_other_targets = info.num_classes != expected.num_classes || info.class_names != expected.class_names ||
-                                   info.is_multi_label != expected.is_multi_label || info.num_targets != expected.num_targets ||
-                                   info.target_names != expected.target_names;
-    if (has_other_targets || info.shape != expected.shape || info.decoding != expected.decoding) {
+    if (info != expected) {
       throw std::runtime_error(
           fmt::format("the images in {} differ in classes, targets, shape, mode or orientation from those that {} contained when the "
                       "program started; start the program again, or pack the data set again",
@@ -184,15 +177,11 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
 
 }  // namespace
 
-void LmdbOptions::describe(KeyTable& keys) {
-  keys.add("root", root, {.doc = "The folder written by `trainer data pack`.", .is_path = true});
-  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
-}
+void LmdbOptions::describe(KeyTable& keys) { describe_root(keys, root, "The folder written by `trainer data pack`."); }
 
 std::unique_ptr<data::Dataset> open_packed(const fs::path& root, data::Split split) {
   try {
-    return open_environment(root, split);
+    return open_split(root, split, /*may_be_unfinished=*/true);
   } catch (const std::runtime_error& reason) {
     throw DataError(reason.what());
   }
@@ -202,7 +191,7 @@ data::DatasetFactory lmdb_factory(const LmdbOptions& options) {
   data::DatasetFactory factory;
   factory.info = {.shape = {3, data::kAnySize, data::kAnySize}, .num_classes = data::kUnknownClasses};
   try {
-    const auto train = open_split(options.root, data::Split::kTrain);
+    const auto train = open_split(options.root, data::Split::kTrain, /*may_be_unfinished=*/false);
     factory.info = train->info();
     factory.default_transforms = train->pack().transforms;
     factory.has_validation = is_there(fs::path(options.root) / kPackedValidation);

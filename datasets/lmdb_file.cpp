@@ -527,86 +527,25 @@ std::string names_of(const data::Dataset& dataset) {
   return names;
 }
 
-// The index of the first sample that differs between two entries #labels or #names.
-int64_t first_different_label(std::string_view a, std::string_view b, const data::DatasetInfo& info) {
-  return (std::ranges::mismatch(a, b).in1 - a.begin()) / num_target_bytes(info);
-}
-int64_t first_different_name(std::string_view a, std::string_view b) {
-  return std::count(a.begin(), std::ranges::mismatch(a, b).in1, '\0');
-}
-
-std::string describe(const PackOptions& options) {
-  const auto resize = options.resize ? fmt::format("--resize {}", *options.resize) : "no --resize";
-  return fmt::format("{} and {}", options.raw ? "--raw" : "no --raw", resize);
-}
-
-// "images of 3 x 32 x 32", or for images of different sizes "images of 3 x any x any".
-std::string shape_text(const data::DatasetInfo& samples) {
-  std::vector<std::string> sizes;
-  for (const auto size : samples.shape) sizes.push_back(size == data::kAnySize ? "any" : std::to_string(size));
-  return "images of " + join(sizes, " x ");
-}
-
-std::string decoding_text(const data::ImageDecoding& decoding) {
-  std::string values;
-  if (decoding.mode == data::ImageMode::kRaw)
-    values = decoding.maximum == 0 ? " with signed or floating-point values" : fmt::format(" with values up to {:g}", decoding.maximum);
-  return fmt::format("dataset.mode: {}{}, dataset.exif_orientation: {}", data::name_of(decoding.mode), values,
-                     decoding.is_turned_upright ? kApply : kIgnore);
-}
-
-// The first change since the packing began, as the old and the new value; both are empty if nothing has changed.
-std::pair<std::string, std::string> difference(const PackInfo& before, const PackInfo& now) {
-  if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
-  if (before.options != now.options) return {describe(before.options), describe(now.options)};
-  if (before.samples.decoding != now.samples.decoding) return {decoding_text(before.samples.decoding), decoding_text(now.samples.decoding)};
-  if (before.samples.shape != now.samples.shape) return {shape_text(before.samples), shape_text(now.samples)};
-  const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
-  if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};
-  const auto targets = [](const data::DatasetInfo& info) { return std::tuple(info.is_multi_label, info.num_targets, info.target_names); };
-  if (targets(before.samples) != targets(now.samples)) return {"other targets", "the present targets"};
-  const auto& names = before.samples.class_names;
-  const auto& names_now = now.samples.class_names;
-  if (names != names_now) {
-    const auto [was, is] = std::ranges::mismatch(names, names_now);
-    return {"class " + (was == names.end() ? "without a name" : *was), is == names_now.end() ? "without a name" : *is};
-  }
-  if (before.num_samples != now.num_samples) return {counted(before.num_samples, "sample"), counted(now.num_samples, "sample")};
-  return {};
-}
-
 }  // namespace
 
 PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source)
     : writer_(folder, LmdbFile::Access::kWrite), num_samples_(info.num_samples) {
-  // Serialised first, because names that are not UTF-8 change when they are stored.
   const auto json = to_json(info);
-  const auto now = parse_pack_info(json);
   const auto labels = labels_of(source);
   const auto names = names_of(source);
-  const auto stored = as_text(writer_.find(kInfoKey));
-  if (stored.empty()) {
-    const std::vector<std::pair<std::string, std::string>> entries = {{std::string(kChecksumsKey), checksums_entry(json, labels, names)},
-                                                                      {std::string(kInfoKey), json},
-                                                                      {std::string(kLabelsKey), labels},
-                                                                      {std::string(kNamesKey), names}};
+  const std::vector<std::pair<std::string, std::string>> entries = {{std::string(kChecksumsKey), checksums_entry(json, labels, names)},
+                                                                    {std::string(kInfoKey), json},
+                                                                    {std::string(kLabelsKey), labels},
+                                                                    {std::string(kNamesKey), names}};
+  if (writer_.find(kInfoKey).empty()) {
     writer_.append(entries);
     return;
   }
-  const auto refuse_change = [&folder](const std::string& before, const std::string& after) {
-    throw UsageError(fmt::format("{} was begun with {}, not with {}; continue with the original settings, or remove that folder",
-                                 folder.string(), before, after));
-  };
-  if (const auto [before, after] = difference(parse_pack_info(stored), now); !before.empty()) refuse_change(before, after);
-  if (const auto before = as_text(writer_.find(kNamesKey)); before != names) {
-    const auto index = first_different_name(before, names);
-    refuse_change(fmt::format("another sample at index {}", index), source.describe(index));
-  }
-  if (const auto before = as_text(writer_.find(kLabelsKey)); before != labels) {
-    const auto index = first_different_label(before, labels, source.info());
-    const bool has_labels = source.info().has_labels();
-    refuse_change(fmt::format("another {} of {}", has_labels ? "label" : "target", source.describe(index)),
-                  has_labels ? fmt::format("{}", source.label(index)) : fmt::format("{}", fmt::join(source.target_values(index), " ")));
+  for (const auto& [key, value] : entries) {
+    if (as_text(writer_.find(key)) == value) continue;
+    throw UsageError(fmt::format("{} was begun with other samples or options; continue with the original settings, or remove that folder",
+                                 folder.string()));
   }
 }
 

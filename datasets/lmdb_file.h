@@ -45,7 +45,6 @@ inline std::string_view as_text(std::span<const uint8_t> bytes) { return {reinte
 struct PackOptions {
   bool raw = false;               // whether to store pixels even if the source has image files
   std::optional<int64_t> resize;  // the shorter edge to which larger images are resized
-  bool operator==(const PackOptions&) const = default;
 };
 
 // The properties of all samples of a split.
@@ -64,8 +63,8 @@ PackInfo parse_pack_info(std::string_view json);
 // The entry #checksums.
 std::string checksums_entry(std::string_view info, std::string_view labels, std::string_view names);
 
-// Makes a sample's entry: a checksum, a header, and the bytes of an image file, or pixels, or the reason why the source's sample cannot be
-// read. finish_entry() must be called afterwards.
+// Makes a sample's entry: an image file, pixels, or the reason why the source's sample cannot be read. finish_entry() must be called
+// afterwards.
 std::string file_entry(std::span<const uint8_t> file);
 // `image`: a whole image without mirroring.
 std::string pixels_entry(const data::ImageView& image);
@@ -81,9 +80,9 @@ struct StoredEntry {
 };
 // Throws std::runtime_error with only the reason if the checksum is wrong, or if the entry is that of another sample.
 void check_entry(const StoredEntry& entry);
-// The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared, but not for pixels:
-// this would add a fifth to the time in which training prepares a sample. Throws std::runtime_error with only the reason: damage, or why
-// the source's sample could not be read.
+// The image file or the pixels, as views into the bytes. The checksum is compared, but not for pixels: this would add a fifth to the time
+// in which training prepares a sample. Throws std::runtime_error with only the reason: damage, or why the source's sample could not be
+// read.
 data::Sample read_entry(const StoredEntry& entry);
 
 struct CloseEnvironment {
@@ -103,9 +102,8 @@ class LmdbFile {
  public:
   enum class Access { kRead, kWrite };
 
-  // Checks all pages of the file's trees, because LMDB's library may crash on a damaged file; their number is about that of the small
-  // entries / 20 + that of the others / 150. To write, creates the folder and the environment if they do not exist. Throws
-  // std::runtime_error with the file and the reason; if the file cannot be written also with what to do, as a DataError if it is damaged.
+  // Checks all pages of the file's trees, because LMDB's library may crash on a damaged file. To write, creates the folder and the
+  // environment if they do not exist. Throws std::runtime_error with the file and the reason, to write also with what to do.
   LmdbFile(const std::filesystem::path& folder, Access access);
 
   size_t num_entries() const;
@@ -132,8 +130,8 @@ class LmdbFile {
 
 class PackWriter {
  public:
-  // Begins a packing, or continues one with the same source and options; throws UsageError with the first difference if they differ. Does
-  // not read the samples of `source`. Also throws like LmdbFile.
+  // Begins a packing, or continues one; throws UsageError if its source or options differ. Does not read the samples of `source`. Also
+  // throws like LmdbFile.
   PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }

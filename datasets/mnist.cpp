@@ -6,10 +6,15 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "datasets/files.h"
 #include "trainer/error.h"
 
@@ -23,6 +28,7 @@ constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
 constexpr int kMnistClasses = 10;
 // MNIST and FashionMNIST have the same sizes.
 constexpr data::SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
+constexpr size_t kMaxDecompressedBytes = size_t{1} << 30;
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 
@@ -32,6 +38,13 @@ struct SplitFiles {
 };
 constexpr SplitFiles kTrainFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
 constexpr SplitFiles kValidationFiles{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+
+// The content of a file in memory; copies of this object share it.
+struct FileContent {
+  fs::path path;
+  std::shared_ptr<const void> owner;
+  std::span<const uint8_t> bytes;
+};
 
 class Mnist : public data::Dataset {
  public:
@@ -67,19 +80,13 @@ std::optional<fs::path> find_form(const fs::path& folder, const std::string& nam
   return std::nullopt;
 }
 
-// The folder that contains some or all of the files: the data set's folder in `root`, or `root` itself.
-std::optional<fs::path> find_mnist(const MnistLayout& layout, const fs::path& root) {
-  for (const auto& folder : {root / layout.source.folder, root}) {
-    for (const auto& files : {kTrainFiles, kValidationFiles}) {
-      if (find_form(folder, files.images) || find_form(folder, files.labels)) return folder;
-    }
+// The names of all files in both forms.
+std::vector<std::string> mnist_names() {
+  std::vector<std::string> names;
+  for (const auto& files : {kTrainFiles, kValidationFiles}) {
+    for (const std::string name : {files.images, files.labels}) names.insert(names.end(), {name, name + ".gz"});
   }
-  return std::nullopt;
-}
-
-[[noreturn]] void fail_mnist(const MnistLayout& layout, const fs::path& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; copy this file from {}, or set dataset.root to a new folder and dataset.download=true",
-                              file.string(), what, layout.source.url));
+  return names;
 }
 
 uint32_t big_endian(std::span<const uint8_t> bytes, size_t word) {
@@ -98,37 +105,65 @@ struct IdxFormat {
 // The size of the whole file according to its header, with which `bytes` begin.
 size_t check_header(const MnistLayout& layout, const fs::path& path, std::span<const uint8_t> bytes, const IdxFormat& format) {
   if (big_endian(bytes, 0) != format.magic) {
-    fail_mnist(layout, path, fmt::format("its magic number is {:#010x} instead of {:#010x}", big_endian(bytes, 0), format.magic));
+    refuse_published_file(layout.source, path,
+                          fmt::format("its magic number is {:#010x} instead of {:#010x}", big_endian(bytes, 0), format.magic));
   }
   const uint32_t num_items = big_endian(bytes, 1);
   size_t item_bytes = 1;
   for (size_t i = 0; i < format.lengths.size(); ++i) {
     const uint32_t length = big_endian(bytes, 2 + i);
     if (length != format.lengths[i]) {
-      fail_mnist(layout, path, fmt::format("its images have {} {} instead of {}", length, i == 0 ? "rows" : "columns", format.lengths[i]));
+      refuse_published_file(layout.source, path,
+                            fmt::format("its images have {} {} instead of {}", length, i == 0 ? "rows" : "columns", format.lengths[i]));
     }
     item_bytes *= length;
   }
-  if (num_items == 0) fail_mnist(layout, path, "it contains 0 items");
+  if (num_items == 0) refuse_published_file(layout.source, path, "it contains 0 items");
   const size_t expected = format.header_bytes() + size_t{num_items} * item_bytes;
-  if (bytes.size() > expected) fail_mnist(layout, path, fmt::format("it has more than the {} bytes of {} items", expected, num_items));
+  if (bytes.size() > expected)
+    refuse_published_file(layout.source, path, fmt::format("it has more than the {} bytes of {} items", expected, num_items));
   return expected;
+}
+
+// Maps the file, or decompresses it if its name ends in .gz. `check` is called repeatedly with the content so far, because a few kilobytes
+// may decompress to gigabytes.
+FileContent load_file(const fs::path& path, const std::function<void(std::span<const uint8_t>)>& check) {
+  const FileAccess access("reading", path);
+  try {
+    const auto file = std::make_shared<const MappedFile>(path);
+    if (path.extension() != ".gz") return {path, file, file->bytes()};
+    const auto content = std::make_shared<std::vector<uint8_t>>();
+    inflate_all(file->bytes(), Deflated::kGzip, [&](std::span<const uint8_t> part) {
+      if (content->size() + part.size() > kMaxDecompressedBytes) {
+        throw std::runtime_error("its decompressed content exceeds " + format_bytes(kMaxDecompressedBytes));
+      }
+      content->insert(content->end(), part.begin(), part.end());
+      check(*content);
+    });
+    return {path, content, *content};
+  } catch (const Error& error) {
+    throw DataError(error.what());
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("cannot read {}: {}; replace the file with an undamaged copy", path.string(), reason.what()));
+  }
 }
 
 FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const std::string& name, const IdxFormat& format) {
   const auto path = find_form(folder, name);
-  if (!path) fail_mnist(layout, folder / name, "the file is missing, with and without .gz");
+  if (!path) refuse_published_file(layout.source, folder / name, "the file is missing, with and without .gz");
   const auto header_bytes = format.header_bytes();
   auto file = load_file(*path, [&](std::span<const uint8_t> begin) {
     if (begin.size() >= header_bytes) check_header(layout, *path, begin, format);
   });
   if (file.bytes.size() < header_bytes) {
-    fail_mnist(layout, *path, fmt::format("it has {} bytes, fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
+    refuse_published_file(layout.source, *path,
+                          fmt::format("it has {} bytes, fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
   }
   const auto expected = check_header(layout, *path, file.bytes, format);
   if (file.bytes.size() != expected) {
-    fail_mnist(layout, *path,
-               fmt::format("it has {} bytes instead of {} bytes for {} items", file.bytes.size(), expected, big_endian(file.bytes, 1)));
+    refuse_published_file(
+        layout.source, *path,
+        fmt::format("it has {} bytes instead of {} bytes for {} items", file.bytes.size(), expected, big_endian(file.bytes, 1)));
   }
   return file;
 }
@@ -137,9 +172,9 @@ FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const st
 
 const MnistLayout& mnist_layout() {
   static const MnistLayout layout{
-      .title = "MNIST",
       .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
-      .source = {.url = "https://ossci-datasets.s3.amazonaws.com/mnist/",
+      .source = {.title = "MNIST",
+                 .url = "https://ossci-datasets.s3.amazonaws.com/mnist/",
                  .files = {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"},
                            {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"},
                            {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"},
@@ -151,9 +186,9 @@ const MnistLayout& mnist_layout() {
 
 const MnistLayout& fashion_mnist_layout() {
   static const MnistLayout layout{
-      .title = "FashionMNIST",
       .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"},
-      .source = {.url = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+      .source = {.title = "FashionMNIST",
+                 .url = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                  .files = {{"train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"},
                            {"train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"},
                            {"t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"},
@@ -173,28 +208,8 @@ data::DatasetInfo mnist_info(const MnistLayout& layout) {
           .class_names = layout.class_names};
 }
 
-namespace {
-
-fs::path locate_mnist(const MnistLayout& layout, const MnistOptions& options, Logger& logger) {
-  const fs::path root = options.root;
-  auto folder = find_mnist(layout, root);
-  if (!folder && options.download) {
-    fetch_files(layout.source, root, logger);
-    folder = root / layout.source.folder;
-  }
-  if (!folder) {
-    throw DataError(fmt::format(
-        "dataset.root: {0} does not contain {1} (there is no {2} in {3}); set dataset.download=true, or copy the files from {4} "
-        "to {3}",
-        options.root, layout.title, kTrainFiles.images, (root / layout.source.folder).string(), layout.source.url));
-  }
-  return *folder;
-}
-
-}  // namespace
-
 std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger) {
-  const auto folder = locate_mnist(layout, options, logger);
+  const auto folder = options.locate(layout.source, mnist_names(), logger);
   const auto& names = split == data::Split::kTrain ? kTrainFiles : kValidationFiles;
   const IdxFormat image_format{kImagesMagic, {kMnistSide, kMnistSide}};
   const IdxFormat label_format{kLabelsMagic, {}};
@@ -202,15 +217,15 @@ std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const Mnist
   const auto pixels = files[0].bytes.subspan(image_format.header_bytes());
   const auto labels = files[1].bytes.subspan(label_format.header_bytes());
   if (pixels.size() != labels.size() * kMnistImageBytes) {
-    fail_mnist(
-        layout, files[1].path,
+    refuse_published_file(
+        layout.source, files[1].path,
         fmt::format("it has {} labels, but {} has {} images", labels.size(), files[0].path.string(), pixels.size() / kMnistImageBytes));
   }
   const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label >= kMnistClasses; });
   if (wrong != labels.end()) {
-    fail_mnist(layout, files[1].path,
-               fmt::format("item {} (from 0) is the label {}, but the labels of {} are 0 to {}", wrong - labels.begin(), *wrong,
-                           layout.title, kMnistClasses - 1));
+    refuse_published_file(layout.source, files[1].path,
+                          fmt::format("item {} (from 0) is the label {}, but the labels of {} are 0 to {}", wrong - labels.begin(), *wrong,
+                                      layout.source.title, kMnistClasses - 1));
   }
   return std::make_unique<Mnist>(mnist_info(layout), std::move(files), pixels, labels);
 }
@@ -218,9 +233,9 @@ std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const Mnist
 data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options) {
   return {.info = mnist_info(layout),
           .open = [&layout, options](data::Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
-          .locate = [&layout, options](Logger& logger) { return locate_mnist(layout, options, logger); },
+          .locate = [&layout, options](Logger& logger) { return options.locate(layout.source, mnist_names(), logger); },
           .in_folder = [&layout](const fs::path& folder) { return mnist_factory(layout, options_in<MnistOptions>(folder)); },
-          .sizes = find_mnist(layout, options.root) ? std::nullopt : std::optional(kMnistSizes),
+          .sizes = options.find(layout.source, mnist_names()) ? std::nullopt : std::optional(kMnistSizes),
           .is_in_memory = true};
 }
 

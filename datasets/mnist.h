@@ -12,9 +12,8 @@
 namespace trainer::datasets {
 
 struct MnistLayout {
-  std::string title;  // for messages
   std::vector<std::string> class_names;
-  FilesSource source;
+  PublishedSource source;
 };
 
 const MnistLayout& mnist_layout();

@@ -14,13 +14,11 @@ namespace trainer::datasets {
 class StagedFolder {
  public:
   // Copies the folder `source` into a separate folder in stage_to/trainer-UID, which only this user may enter. An existing copy is used if
-  // it is unchanged and the source has the same names, sizes and modification times. One process copies while the others wait; leftovers of
-  // a killed process are removed. The checksum of each file is computed during copying, and compared with that of the copy, which is read
-  // back from the disk. Targets of links are copied; a folder with several paths is copied once and linked. Anything else, such as a broken
-  // link, becomes a link to the source, so that reading it fails in the same way. Throws DataError with the reason (not enough space, a
-  // file that cannot be read, a folder of another user, an outdated copy that another process uses), and Error with ExitCode::kStopped
-  // after a stop request. `files`: the files to copy, relative to the folder; folders and missing files are skipped. Empty: all files.
-  // `is_current`: whether another process of the run has just checked an existing copy, so that the source need not be listed again.
+  // it is unchanged and the source has the same names, sizes and modification times. One process copies while the others wait. Each file is
+  // read back from the disk and compared. Targets of links are copied; a folder with several paths is copied once and linked. Anything
+  // else, such as a broken link, becomes a link to the source. Throws DataError with the reason, and Error with ExitCode::kStopped after a
+  // stop request. `files`: the files to copy, relative to the folder; empty: all. `is_current`: whether another process of the run has just
+  // checked an existing copy, so that the source need not be listed again.
   StagedFolder(const std::filesystem::path& source, const std::vector<std::filesystem::path>& files, const std::filesystem::path& stage_to,
                bool is_current, Logger& logger);
 

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
@@ -15,13 +14,14 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/signal.h"
 #include "base/text.h"
 #include "datasets/files.h"
 #include "datasets/folder_listing.h"
 #include "datasets/image_files.h"
 #include "trainer/error.h"
 
-// The functions before the class TinyImagenet throw std::runtime_error with the reason; the class adds what to do.
+// The functions before open_tiny_imagenet() throw std::runtime_error with the reason; that function adds what to do.
 
 namespace trainer::datasets {
 namespace {
@@ -114,106 +114,78 @@ ImageList list_validation(const fs::path& folder, const TinyClasses& classes) {
   return images;
 }
 
-class TinyImagenet {
- public:
-  TinyImagenet(const ArchiveSource& archive, TinyImagenetOptions options) : archive_(archive), options_(std::move(options)) {}
+const std::vector<std::string> kNames = {kIdsFile};
 
-  // The folder that contains the files: the data set's folder in `root`, or `root` itself.
-  std::optional<fs::path> folder() const {
-    const fs::path root = options_.root;
-    if (is_there(root / archive_.folder)) return root / archive_.folder;
-    return is_there(root / kIdsFile) ? std::optional(root) : std::nullopt;
-  }
+// Returns the reason with what to do: "REASON; REMEDY".
+std::string explain(const PublishedSource& source, const std::string& reason) {
+  return fmt::format("{}; unpack {} again, or set dataset.root to a new folder and dataset.download=true", reason, source.url);
+}
 
-  // Returns the reason with what to do: "REASON; REMEDY".
-  std::string explain(const std::string& reason) const {
-    return fmt::format("{}; unpack {} again, or set dataset.root to a new folder and dataset.download=true", reason, archive_.url);
-  }
-  std::string explain_absence() const {
-    return fmt::format("{0} does not contain Tiny ImageNet (there is no {1}); set dataset.download=true, or unpack {2} in {0}",
-                       options_.root, (fs::path(options_.root) / archive_.folder).string(), archive_.url);
-  }
-
-  fs::path locate(Logger& logger) const {
-    auto place = folder();
-    if (!place && options_.download) {
-      fetch_archive(archive_, options_.root, logger);
-      place = folder();
+// `num_classes`: of the factory's info.
+std::unique_ptr<data::Dataset> open_tiny_imagenet(const PublishedSource& source, const TinyImagenetOptions& options, int64_t num_classes,
+                                                  data::Split split, Logger& logger) {
+  const auto place = options.locate(source, kNames, logger);
+  try {
+    const auto classes = read_tiny_classes(place);
+    const auto count = static_cast<int64_t>(classes.ids.size());
+    if (count != num_classes) {
+      throw std::runtime_error(
+          fmt::format("{} lists {}, but {} were expected", (place / kIdsFile).string(), counted(count, "class", "classes"), num_classes));
     }
-    if (!place) throw DataError("dataset.root: " + explain_absence());
-    return *place;
+    auto images = split == data::Split::kTrain ? list_training(place, classes) : list_validation(place, classes);
+    return open_image_files(image_files_info(classes.names, {}, kTinySide), std::move(images),
+                            place / (split == data::Split::kTrain ? "train" : "val"), logger);
+  } catch (const DataError&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    if (stop_signal() != 0) throw;
+    throw DataError("dataset.root: " + explain(source, reason.what()));
   }
-
-  // `num_classes`: of the factory's info.
-  std::unique_ptr<data::Dataset> open(int64_t num_classes, data::Split split, Logger& logger) const {
-    const auto place = locate(logger);
-    try {
-      const auto classes = read_tiny_classes(place);
-      const auto count = static_cast<int64_t>(classes.ids.size());
-      if (count != num_classes) {
-        throw std::runtime_error(
-            fmt::format("{} lists {}, but {} were expected", (place / kIdsFile).string(), counted(count, "class", "classes"), num_classes));
-      }
-      auto images = split == data::Split::kTrain ? list_training(place, classes) : list_validation(place, classes);
-      return open_image_files(image_files_info(classes.names, {}, kTinySide), std::move(images),
-                              place / (split == data::Split::kTrain ? "train" : "val"), logger);
-    } catch (const DataError&) {
-      throw;
-    } catch (const Error& error) {
-      if (error.exit_code() == ExitCode::kStopped) throw;
-      throw DataError("dataset.root: " + explain(error.what()));
-    } catch (const std::runtime_error& reason) {
-      throw DataError("dataset.root: " + explain(reason.what()));
-    }
-  }
-
- private:
-  ArchiveSource archive_;
-  TinyImagenetOptions options_;
-};
+}
 
 }  // namespace
 
-const ArchiveSource& tiny_imagenet_archive() {
-  static const ArchiveSource archive{
-      .url = "http://cs231n.stanford.edu/tiny-imagenet-200.zip", .md5 = "90528d7ca1a48142e341f4ef8d21d0de", .folder = "tiny-imagenet-200"};
-  return archive;
+const PublishedSource& tiny_imagenet_source() {
+  static const PublishedSource source{.title = "Tiny ImageNet",
+                                      .url = "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                                      .md5 = "90528d7ca1a48142e341f4ef8d21d0de",
+                                      .folder = "tiny-imagenet-200"};
+  return source;
 }
 
 void TinyImagenetOptions::describe(KeyTable& keys) { describe_place(keys, "tiny-imagenet-200"); }
 
-data::DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options) {
-  const TinyImagenet data(archive, options);
+data::DatasetFactory tiny_imagenet_factory(const PublishedSource& source, const TinyImagenetOptions& options) {
   data::DatasetFactory factory{
       .info = image_files_info({}, {}, kTinySide),
       .open = {},
       .default_transforms = {.train = with_imagenet_normalisation("{random_crop: {size: 64, padding: 8}}, random_horizontal_flip"),
                              .validation = with_imagenet_normalisation("")}};
   factory.info.num_classes = options.download ? kPublishedClasses : data::kUnknownClasses;
-  const auto folder = data.folder();
-  if (!folder && !options.download) factory.missing = data.explain_absence();
+  const auto folder = options.find(source, kNames);
+  if (!folder && !options.download) factory.missing = options.explain_absence(source);
   if (folder) {
     try {
       factory.info = image_files_info(read_tiny_classes(*folder).names, {}, kTinySide);
     } catch (const std::runtime_error& reason) {
       factory.info.num_classes = data::kUnknownClasses;
-      factory.missing = data.explain(reason.what());
+      factory.missing = explain(source, reason.what());
     }
   }
-  factory.open = [data, num_classes = factory.info.num_classes, missing = factory.missing](data::Split split, Logger& logger) {
+  factory.open = [source, options, num_classes = factory.info.num_classes, missing = factory.missing](data::Split split, Logger& logger) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
-    return data.open(num_classes, split, logger);
+    return open_tiny_imagenet(source, options, num_classes, split, logger);
   };
-  factory.locate = [data](Logger& logger) { return data.locate(logger); };
+  factory.locate = [source, options](Logger& logger) { return options.locate(source, kNames, logger); };
   if (!folder) factory.sizes = kTinySizes;
-  factory.in_folder = [archive](const fs::path& copy) { return tiny_imagenet_factory(archive, options_in<TinyImagenetOptions>(copy)); };
+  factory.in_folder = [source](const fs::path& copy) { return tiny_imagenet_factory(source, options_in<TinyImagenetOptions>(copy)); };
   return factory;
 }
 
 void add_tiny_imagenet(DatasetRegistry& registry) {
   registry.add<TinyImagenetOptions>(
       "tiny_imagenet", "Tiny ImageNet: 110,000 colour images of 64 x 64 in 200 classes.",
-      [](const TinyImagenetOptions& options) { return tiny_imagenet_factory(tiny_imagenet_archive(), options); });
+      [](const TinyImagenetOptions& options) { return tiny_imagenet_factory(tiny_imagenet_source(), options); });
 }
 
 }  // namespace trainer::datasets

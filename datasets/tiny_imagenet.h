@@ -10,7 +10,7 @@
 
 namespace trainer::datasets {
 
-const ArchiveSource& tiny_imagenet_archive();
+const PublishedSource& tiny_imagenet_source();
 
 struct TinyImagenetOptions : PublishedOptions {
   void describe(KeyTable& keys);
@@ -18,6 +18,6 @@ struct TinyImagenetOptions : PublishedOptions {
 
 // Reads the ids and names of the classes; there may be any number of them. If the files are missing but will be downloaded, 200 classes are
 // assumed. If the ids and names cannot be read, the factory's `missing` is the reason, and its open() throws it as a DataError.
-data::DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options);
+data::DatasetFactory tiny_imagenet_factory(const PublishedSource& source, const TinyImagenetOptions& options);
 
 }  // namespace trainer::datasets

@@ -42,8 +42,8 @@ struct Box {
   int width = 0;
 };
 
-// A window into an image. The window may extend beyond the image's edges; `padding` defines the pixels there. With `mirrored`, each row of
-// the window is read from right to left; with `flipped`, the rows are read from bottom to top.
+// A window into an image, which may extend beyond the image's edges; `padding` defines the pixels there. With `mirrored`, its rows are read
+// from right to left; with `flipped`, from bottom to top.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int channels = 0;
@@ -85,8 +85,7 @@ enum class ImageMode {
 struct ImageDecoding {
   ImageMode mode = ImageMode::kRgb;
   bool is_turned_upright = false;  // by the EXIF orientation; TIFF files are always turned, as in Pillow
-  // For kRaw: the number of channels that all images must have, and the `maximum` of their ImageView. Without a number, which is unknown if
-  // no image can be read, any is accepted.
+  // For kRaw: the number of channels that all images must have, if it is known, and the `maximum` of their ImageView.
   std::optional<int> channels = {};
   float maximum = 0;
 
@@ -110,6 +109,7 @@ struct DatasetInfo {
   std::vector<std::string> target_names = {};  // of the numbers of a floating-point target; empty: they have none
   ImageDecoding decoding = {};                 // of the samples that are image files
 
+  bool operator==(const DatasetInfo&) const = default;
   bool has_labels() const { return num_classes != 0 && !has_masks && !is_multi_label; }
   // Whether targets are num_outputs() values: a floating-point vector, or with is_multi_label 1 for each class of the sample and 0 for the
   // others.
@@ -149,9 +149,8 @@ struct Sample {
 };
 
 // Decodes an image file to the same pixels as Pillow's Image.open(file).convert("RGB"), which applies the orientation of TIFF files only.
-// Formats: JPEG, PNG, WebP, BMP, TIFF, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes.
-// Throws std::runtime_error with only the reason, because the caller knows the file; also for 16-bit grey images, in which Pillow would
-// turn all values above 255 white. Throws UsageError in a build without OpenCV. Thread-safe.
+// The view has three interleaved channels and is valid until `pixels` changes. Throws std::runtime_error with only the reason, also for
+// 16-bit grey images. Thread-safe.
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
 
 // Memory for decoded samples; one object for each loader thread.

@@ -195,7 +195,7 @@ class LmdbTest(FolderCase):
         process.wait()
         run = trainer("--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "--run-dir", self.folder / "run")
         row.check(self, run.err, run.returncode)
-        self.refuse(2, f"{self.packed}/train was begun with --raw and no --resize, not with no --raw and no --resize; continue with the original settings, or remove that folder")
+        self.refuse(2, f"{self.packed}/train was begun with other samples or options; continue with the original settings, or remove that folder")
         run = self.pack("--raw")
         self.assertRegex(run.err, rf"training: continues after \d+ of {NUM_LARGE} samples")
         samples = self.samples()

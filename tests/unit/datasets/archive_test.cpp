@@ -41,19 +41,11 @@ TEST_F(FetchArchive, ExtractsAZipFile) {
   }
 }
 
-TEST_F(FetchArchive, CreatesTheRoot) {
-  const auto body = plain_archive();
-  const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
-  const auto logger = make_quiet_logger();
-  fetch_archive(source(server.url("/a.tar.gz"), body), root() / "some" / "data", *logger);
-  EXPECT_TRUE(fs::exists(root() / "some" / "data" / "numbers" / "one.txt"));
-}
-
 TEST_F(FetchArchive, ContactsNoServerWhenTheFolderExists) {
   fs::create_directory(root() / "numbers");
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply(""); });
   const auto logger = make_quiet_logger();
-  fetch_archive(source(server.url("/a.tar.gz"), ""), root(), *logger);
+  fetch_published(source(server.url("/a.tar.gz"), ""), root(), *logger);
   EXPECT_EQ(server.num_requests(), 0);
   EXPECT_THAT(root_entries(), ElementsAre("numbers"));
 }
@@ -68,7 +60,7 @@ TEST_F(FetchArchive, RemovesFilesOfAKilledProcess) {
 
 TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
   const auto body = plain_archive();
-  ArchiveSource archive = source("", body);
+  PublishedSource archive = source("", body);
   std::mutex mutex;
   std::condition_variable changed;
   bool second_waits = false;
@@ -82,14 +74,14 @@ TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
   std::thread second;
   // The second fetch begins during the first one's download: the server answers the first only once the second waits.
   const HttpServer server([&](HttpServer::Connection& connection) {
-    second = std::thread([&] { EXPECT_NO_THROW(fetch_archive(archive, root(), second_logger)); });
+    second = std::thread([&] { EXPECT_NO_THROW(fetch_published(archive, root(), second_logger)); });
     std::unique_lock lock(mutex);
     EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return second_waits; }));
     connection.reply(body);
   });
   archive.url = server.url("/a.tar.gz");
   const auto logger = make_quiet_logger();
-  fetch_archive(archive, root(), *logger);
+  fetch_published(archive, root(), *logger);
   second.join();
   EXPECT_EQ(server.num_requests(), 1);
   EXPECT_THAT(sink->lines(), ElementsAre("waiting for another process that downloads " + archive.url));
@@ -130,7 +122,7 @@ TEST_F(FetchArchive, RootThatCannotBeCreated) {
   std::ofstream(root() / "file") << "";
   const auto logger = make_quiet_logger();
   try {
-    fetch_archive(source("http://127.0.0.1/a.tar.gz", ""), root() / "file" / "data", *logger);
+    fetch_published(source("http://127.0.0.1/a.tar.gz", ""), root() / "file" / "data", *logger);
     FAIL() << "no error";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr(": cannot create " + (root() / "file" / "data").string() + ": Not a directory;"));
@@ -207,14 +199,14 @@ std::string cifar10_archive() {
 TEST_F(FetchArchive, CifarDownloadsOnceAndThenWorksOffline) {
   const auto body = cifar10_archive();
   auto layout = cifar10_layout();
-  layout.archive.md5 = md5_of(body);
+  layout.source.md5 = md5_of(body);
   CifarOptions options;
   options.root = (root() / "data").string();
   options.download = true;
   const auto logger = make_quiet_logger();
   {
     const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
-    layout.archive.url = server.url("/cifar.tar.gz");
+    layout.source.url = server.url("/cifar.tar.gz");
     EXPECT_EQ(open_cifar(layout, options, data::Split::kTrain, *logger)->size(), 5);
     EXPECT_EQ(open_cifar(layout, options, data::Split::kValidation, *logger)->size(), 2);
     EXPECT_EQ(server.num_requests(), 1);
@@ -225,7 +217,7 @@ TEST_F(FetchArchive, CifarDownloadsOnceAndThenWorksOffline) {
 TEST_F(FetchArchive, CifarIsNotDownloadedUnlessAskedFor) {
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply(""); });
   auto layout = cifar10_layout();
-  layout.archive.url = server.url("/cifar.tar.gz");
+  layout.source.url = server.url("/cifar.tar.gz");
   CifarOptions options;
   options.root = root().string();
   const auto logger = make_quiet_logger();

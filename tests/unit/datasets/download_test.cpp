@@ -23,7 +23,7 @@ TEST_F(FetchArchive, FollowsARedirect) {
     }
   });
   const auto logger = make_quiet_logger();
-  fetch_archive(source(server.url("/moved"), body), root(), *logger);
+  fetch_published(source(server.url("/moved"), body), root(), *logger);
   EXPECT_EQ(server.num_requests(), 2);
   EXPECT_TRUE(fs::exists(root() / "numbers" / "one.txt"));
 }
@@ -33,7 +33,7 @@ TEST_F(FetchArchive, LogsALineForEachTenPercent) {
   const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
   const auto sink = std::make_shared<LineSink>([](const std::string&) {});
   Logger logger("test", sink);
-  fetch_archive(source(server.url("/a.tar.gz"), body), root(), logger);
+  fetch_published(source(server.url("/a.tar.gz"), body), root(), logger);
   std::vector<std::string> expected = {"downloading " + server.url("/a.tar.gz") + " into " + root().string()};
   for (int percent = 10; percent <= 100; percent += 10) expected.push_back(fmt::format("downloaded {} % of 2.9 MiB", percent));
   expected.push_back("installed in " + (root() / "numbers").string());
@@ -47,13 +47,6 @@ TEST_F(FetchArchive, ServerThatStallsTimesOut) {
     connection.wait_for_hang_up();
   });
   auto archive = source(server.url("/a.tar.gz"), body);
-  archive.limits.stall = std::chrono::milliseconds(300);
-  EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
-}
-
-TEST_F(FetchArchive, ServerThatNeverAnswersTimesOut) {
-  const HttpServer server([](HttpServer::Connection& connection) { connection.wait_for_hang_up(); });
-  auto archive = source(server.url("/a.tar.gz"), "");
   archive.limits.stall = std::chrono::milliseconds(300);
   EXPECT_THAT(failure(archive), HasSubstr(": the server sent nothing for 0.3s;"));
 }
@@ -87,14 +80,6 @@ TEST_F(FetchArchive, TruncatedBodyIsRefused) {
     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\nConnection: close\r\n\r\n" + body.substr(0, 2048));
   });
   EXPECT_THAT(failure(source(server.url("/a.tar.gz"), body)), HasSubstr(": the connection was closed after 2.0 KiB;"));
-}
-
-TEST_F(FetchArchive, TruncatedBodyOfUnknownLengthIsRefused) {
-  const auto body = plain_archive();
-  const HttpServer server([&body](HttpServer::Connection& connection) {
-    connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body.substr(0, 50));
-  });
-  EXPECT_THAT(failure(source(server.url("/a.tar.gz"), body)), HasSubstr("has the MD5 sum " + md5_of(body.substr(0, 50))));
 }
 
 TEST_F(FetchArchive, HttpError) {
@@ -164,7 +149,7 @@ TEST_F(FetchArchiveDeathTest, StopsOnRequest) {
     auto archive = source(server.url("/a.tar.gz"), "");
     archive.limits.stall = std::chrono::hours(1);
     try {
-      fetch_archive(archive, root(), *logger);
+      fetch_published(archive, root(), *logger);
     } catch (const Error& error) {
       if (!root_entries().empty()) std::exit(1);
       fs::remove_all(root());

@@ -132,23 +132,23 @@ class FetchArchive : public ::testing::Test {
     return names;
   }
 
-  static ArchiveSource source(const std::string& url, const std::string& body) {
-    return {.url = url, .md5 = md5_of(body), .folder = "numbers"};
+  static PublishedSource source(const std::string& url, const std::string& body) {
+    return {.title = "Numbers", .url = url, .md5 = md5_of(body), .folder = "numbers"};
   }
 
   // Serves `body` with a correct header and fetches it.
   void fetch(const std::string& body) {
     const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
     const auto logger = make_quiet_logger();
-    fetch_archive(source(server.url("/a.tar.gz"), body), root(), *logger);
+    fetch_published(source(server.url("/a.tar.gz"), body), root(), *logger);
   }
 
   // The text of the DataError thrown when `archive` is fetched. Expects that no file remains.
-  std::string failure(const ArchiveSource& archive) const {
+  std::string failure(const PublishedSource& archive) const {
     std::string text;
     try {
       const auto logger = make_quiet_logger();
-      fetch_archive(archive, root(), *logger);
+      fetch_published(archive, root(), *logger);
       ADD_FAILURE() << "no error";
     } catch (const DataError& error) {
       text = error.what();

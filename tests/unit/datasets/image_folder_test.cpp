@@ -11,7 +11,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/signal.h"
@@ -86,13 +85,6 @@ TEST_F(ImageFolderTest, ClassFoldersMayBeInTheRoot) {
   EXPECT_FALSE(factory().has_validation);
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
-}
-
-TEST_F(ImageFolderTest, ASlashAtTheEndOfTheRootChangesNothing) {
-  write({"cat/1.jpg"});
-  ImageFolderOptions options;
-  options.root = path() + "/";
-  EXPECT_EQ(image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger())->origin(0).name, path("cat/1.jpg"));
 }
 
 // The list of torchvision's ImageFolder for the same files, but without hidden files, which ImageFolder would include.
@@ -189,21 +181,6 @@ TEST_F(ImageFolderTest, ReadsWholeFiles) {
     EXPECT_EQ(sample.target.label, index == 0 ? 0 : 1);
     EXPECT_EQ(sample.image.pixels, nullptr);
     EXPECT_EQ(sample.encoded.data(), scratch.bytes.data());
-  }
-}
-
-TEST_F(ImageFolderTest, ThreadsReadConcurrently) {
-  write({"a/1.jpg", "a/2.jpg", "b/3.jpg", "c/4.jpg"});
-  const auto dataset = open(data::Split::kTrain);
-  std::vector<std::jthread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&] {
-      data::Scratch scratch;
-      for (int64_t i = 0; i < 400; ++i) {
-        const auto sample = dataset->read(i % 4, scratch);
-        EXPECT_EQ(path(std::string(sample.encoded.begin(), sample.encoded.end())), dataset->origin(i % 4).name);
-      }
-    });
   }
 }
 

@@ -139,42 +139,19 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
     }
     return "no error";
   };
-  const auto message = [this](const std::string& what) {
-    return (root() / "train").string() + " was begun with " + what + "; continue with the original settings, or remove that folder";
-  };
   EXPECT_EQ(refusal_of([](PackSource&) {}), "no error");
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.transforms.train = "[]"; }), "no error");
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.source = "csv"; }), message("dataset.name: image_folder, not with csv"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.options.raw = true; }),
-            message("no --raw and no --resize, not with --raw and no --resize"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.options.resize = 64; }),
-            message("no --raw and no --resize, not with no --raw and --resize 64"));
-  EXPECT_EQ(refusal_of([](PackSource& source) {
-              source.pack.samples.shape = {3, 8, 8};
-            }),
-            message("images of 3 x any x any, not with images of 3 x 8 x 8"));
-  EXPECT_EQ(refusal_of([](PackSource& source) {
-              source.pack.samples.decoding.mode = data::ImageMode::kGrey;
-              source.pack.samples.shape[0] = 1;
-            }),
-            message("dataset.mode: rgb, dataset.exif_orientation: ignore, not with dataset.mode: grey, dataset.exif_orientation: ignore"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.samples.decoding.is_turned_upright = true; }),
-            message("dataset.mode: rgb, dataset.exif_orientation: ignore, not with dataset.mode: rgb, dataset.exif_orientation: apply"));
-  EXPECT_EQ(refusal_of([](PackSource& source) {
-              source.pack.samples.class_names.emplace_back("owl");
-              source.pack.samples.num_classes = 3;
-            }),
-            message("2 classes, not with 3 classes"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.samples.class_names[1] = "owl"; }), message("class dog, not with owl"));
+  const auto refused =
+      (root() / "train").string() + " was begun with other samples or options; continue with the original settings, or remove that folder";
+  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.options.raw = true; }), refused);
+  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.samples.class_names[1] = "owl"; }), refused);
   EXPECT_EQ(refusal_of([](PackSource& source) {
               source.labels.push_back(0);
               source.names.emplace_back("e.jpg");
               source.pack.num_samples = 4;
             }),
-            message("3 samples, not with 4 samples"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.names[1] = "bb.jpg"; }),
-            message("another sample at index 1, not with sample 1, bb.jpg"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.labels[2] = 0; }), message("another label of sample 2, c d.jpg, not with 0"));
+            refused);
+  EXPECT_EQ(refusal_of([](PackSource& source) { source.names[1] = "bb.jpg"; }), refused);
+  EXPECT_EQ(refusal_of([](PackSource& source) { source.labels[2] = 0; }), refused);
 }
 
 TEST_F(LmdbTest, DamageOfSamplesIsFound) {

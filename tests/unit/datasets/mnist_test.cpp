@@ -1,10 +1,7 @@
 #include "datasets/mnist.h"
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 #include "base/file.h"
 #include "tests/unit/datasets/fetch_archive.h"
@@ -15,7 +12,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
@@ -103,18 +99,6 @@ TEST_F(MnistTest, ReadsBothSplits) {
   EXPECT_EQ(validation->read(1, scratch).target.label, 2);
 }
 
-TEST_F(MnistTest, DescribesItsSamples) {
-  for (const auto* layout : {&mnist_layout(), &fashion_mnist_layout()}) {
-    const auto info = mnist_info(*layout);
-    EXPECT_THAT(info.shape, ElementsAre(1, 28, 28));
-    EXPECT_TRUE(info.is_image);
-    EXPECT_EQ(info.num_classes, 10);
-    EXPECT_EQ(info.class_names.size(), 10U);
-  }
-  EXPECT_EQ(mnist_info(mnist_layout()).class_names[3], "3");
-  EXPECT_EQ(mnist_info(fashion_mnist_layout()).class_names[9], "Ankle boot");
-}
-
 TEST_F(MnistTest, FilesMayBeCompressed) {
   for (const auto& [name, content] : small_mnist()) write_bytes(own() / (name + ".gz"), gzip(content));
   data::Scratch scratch;
@@ -136,9 +120,9 @@ TEST_F(MnistTest, RootMayHoldTheFiles) {
 }
 
 TEST_F(MnistTest, SaysWhatTheRootLacks) {
-  EXPECT_EQ(failure(),
-            "dataset.root: " + root().string() + " does not contain MNIST (there is no train-images-idx3-ubyte in " + own().string() +
-                "); set dataset.download=true, or copy the files from https://ossci-datasets.s3.amazonaws.com/mnist/ to " + own().string());
+  EXPECT_EQ(failure(), "dataset.root: " + root().string() + " does not contain MNIST (there is no " + own().string() +
+                           "); set dataset.download=true, or copy the files from https://ossci-datasets.s3.amazonaws.com/mnist/ to " +
+                           own().string());
   write();
   fs::remove(own() / kTrainLabels);
   EXPECT_EQ(failure_in(own() / kTrainLabels), "the file is missing, with and without .gz");
@@ -219,15 +203,6 @@ TEST_F(MnistTest, DownloadsOnceAndThenWorksOffline) {
   EXPECT_EQ(read_file(own() / (kTrainImages + ".gz")), files.at("/mnist/" + kTrainImages + ".gz"));
 }
 
-TEST_F(MnistTest, IsNotDownloadedUnlessAskedFor) {
-  publish();
-  download_ = false;
-  const HttpServer server([](HttpServer::Connection& connection) { connection.reply(""); });
-  layout_.source.url = server.url("/mnist/");
-  EXPECT_THAT(failure(), HasSubstr("set dataset.download=true"));
-  EXPECT_EQ(server.num_requests(), 0);
-}
-
 TEST_F(MnistTest, FailedDownloadsLeaveNothing) {
   const auto files = publish();
   const std::string labels = "/mnist/" + kTrainLabels + ".gz";  // the second file
@@ -249,36 +224,6 @@ TEST_F(MnistTest, FailedDownloadsLeaveNothing) {
       failure_when([](auto& connection) { connection.reply("something else"); }),
       fmt::format("train-labels-idx1-ubyte.gz: the downloaded file has the MD5 sum {} instead of {}: it is damaged or a different file",
                   md5_of("something else"), md5_of(files.at(labels))));
-}
-
-TEST_F(MnistTest, OneOfTwoProcessesDownloads) {
-  const auto files = publish();
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool second_waits = false;
-  const auto sink = std::make_shared<LineSink>([&](const std::string& line) {
-    if (!line.starts_with("waiting for another process")) return;
-    const std::lock_guard lock(mutex);
-    second_waits = true;
-    changed.notify_all();
-  });
-  Logger second_logger("second", sink);
-  std::thread second;
-  // The second fetch begins during the download of the first one, whose first file arrives once the second fetch waits.
-  const HttpServer server([&](HttpServer::Connection& connection) {
-    if (!second.joinable()) {
-      second = std::thread([&] { EXPECT_NO_THROW(fetch_files(layout_.source, root(), second_logger)); });
-      std::unique_lock lock(mutex);
-      EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return second_waits; }));
-    }
-    connection.reply(files.at(connection.path()));
-  });
-  layout_.source.url = server.url("/mnist/");
-  EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
-  second.join();
-  EXPECT_EQ(server.num_requests(), 4);
-  EXPECT_THAT(sink->lines(), ElementsAre("waiting for another process that downloads " + layout_.source.url));
-  EXPECT_THAT(root_entries(), ElementsAre("MNIST"));
 }
 
 }  // namespace

@@ -293,7 +293,7 @@ TEST(InFolder, DataSetsAreTheSameInACopy) {
   cifar.root = mnist.root = tiny.root = files.root().string();
   images.root = (files.root() / "imagefolder").string();
   for (const auto& factory : {cifar_factory(cifar100_layout(), cifar), mnist_factory(mnist_layout(), mnist),
-                              tiny_imagenet_factory(tiny_imagenet_archive(), tiny), image_folder_factory(images)}) {
+                              tiny_imagenet_factory(tiny_imagenet_source(), tiny), image_folder_factory(images)}) {
     const StagedFolder copy(factory.locate(*logger), {}, folder.path(), false, *logger);
     const auto in_copy = factory.in_folder(copy.path());
     EXPECT_EQ(in_copy.info.class_names, factory.info.class_names);

@@ -76,7 +76,7 @@ class TinyImagenetTest : public FetchArchive {
     return text.substr(std::min<size_t>(text.size(), 14));
   }
 
-  ArchiveSource archive_ = tiny_imagenet_archive();
+  PublishedSource archive_ = tiny_imagenet_source();
   TinyImagenetOptions options_;
 };
 
