@@ -1,6 +1,7 @@
 #pragma once
 // Transforms of images: the image that they modify, their random numbers, and their interface. This header needs no LibTorch.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,14 +34,12 @@ struct PixelArray {
   size_t num_bytes() const { return num_pixels() * static_cast<size_t>(channels); }
 };
 
-// An image to which transforms are applied. Crops and mirroring only move a window. Decoding and resizing are delayed until the pixels are
-// needed, to compute only the pixels that later crops keep. Operations that change pixel values share one copy of the image.
+// An image to which transforms are applied. Decoding and resizing are delayed until the pixels are needed.
 class Picture {
  public:
   // Both arguments must outlive this object. Its views are valid until the memory is used for another image.
   Picture(const ImageView& image, PictureMemory& memory) : view_(image), has_values_(image.values != nullptr), memory_(memory) {}
-  // An image file, of which only the needed part is decoded. This constructor and all functions that need pixels throw like
-  // decode_image().
+  // An image file. This constructor and all functions that need pixels throw like decode_image().
   Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding = {});
 
   int channels() const { return view_.channels; }
@@ -58,8 +57,8 @@ class Picture {
   void resize(int height, int width, Interpolation interpolation = Interpolation::kBilinear);
   // Performs all delayed operations and returns the image.
   const ImageView& view();
-  // The labels of the pixels, to which the functions above are applied too, with Pillow's nearest interpolation for a resize; nullptr: the
-  // data set has no masks. Pixels of the view's window outside the stored labels have no class.
+  // The labels of the pixels, to which the functions above are applied too; nullptr: the data set has no masks. Pixels of the view's window
+  // outside the stored labels have no class.
   const ImageView* mask() { return mask_ == nullptr ? nullptr : &mask_->view(); }
 
   // The 8-bit image in writable memory. Copies it unless an earlier operation has already done so. The pointer is valid until the next call
@@ -76,7 +75,6 @@ class Picture {
   void set_mask(Picture& mask);
 
  private:
-  void resize_to_nearest(int height, int width);
   // Whether the window is the stored image.
   bool is_whole() const;
   // Whether the window contains only stored pixels.
@@ -85,8 +83,8 @@ class Picture {
   Box visible_part() const;
   // Decodes `image` if it is still a file; only `part` of it is needed.
   void decode(ImageView& image, const Box& part);
-  uint8_t* allocate(int height, int width);
-  float* allocate_values(int height, int width);
+  template <class T>
+  T* allocate(std::array<std::vector<T>, 2>& buffers, int height, int width);
   // Copies the window into separate memory, so that it is the whole image.
   void copy_window();
 
@@ -162,8 +160,8 @@ class SampleRandom : public CounterRandom {
 // The keys of a transform, and the transform itself. apply() must be thread-safe.
 class ImageTransform {
  public:
-  // The frame after this transform. Throws UsageError if the transform cannot be applied to `frame`.
-  virtual Frame plan(Frame frame) const = 0;
+  // The frame after this transform, by default the same. Throws UsageError if the transform cannot be applied to `frame`.
+  virtual Frame plan(Frame frame) const { return frame; }
   // A warning if the transform can be applied to `frame` but is probably unintended; empty: none.
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
   // Whether it needs grey or RGB images, with 1 or 3 channels.

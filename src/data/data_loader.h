@@ -84,11 +84,10 @@ class DataLoader {
   void start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes);
   // Starts an epoch over each of `indices` once, in batches of batch_size; the last batch may be smaller.
   void start_epoch(int64_t epoch, std::vector<int64_t> indices);
-  // Returns the next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its
-  // memory is not overwritten before its event is ready: next() waits for the event of the batch before the one that it returned last, so
-  // that the host is never more than two batches ahead of the device; start_epoch() waits for all events. If a sample cannot be read and
-  // may not be skipped, or its target is not valid, next() throws DataError with the sample's index and name when its batch is due. It also
-  // throws if none of the samples of a batch of 8 or more can be read. Later calls throw again for the same batch.
+  // Returns the next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, next()
+  // waits for the event of the batch before the one that it returned last, so that the host is never more than two batches ahead of the
+  // device; start_epoch() waits for all events. Throws DataError with the sample when its batch is due, if a sample cannot be read and may
+  // not be skipped, or has no valid target; also if none of the samples of a batch of 8 or more can be read.
   const Batch* next();
   int64_t batch_size() const;
   LoaderCounts counts() const;

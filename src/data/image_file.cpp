@@ -76,13 +76,18 @@ ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
 
 namespace {
 
+// Moves the image's pixels to `pixels`.
+ImageView view_of(RgbImage& image, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
+  pixels.swap(image.pixels);
+  if (decoding.mode == ImageMode::kGrey) return make_grey(pixels, image.height, image.width);
+  return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+}
+
 ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   RgbImage image;
   image.pixels.swap(pixels);  // reuses the memory of `pixels`
   call(&ImageModule::decode, file, decoding.is_turned_upright, image);
-  pixels.swap(image.pixels);
-  if (decoding.mode == ImageMode::kGrey) return make_grey(pixels, image.height, image.width);
-  return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+  return view_of(image, decoding, pixels);
 }
 
 ImageView decode_values(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<float>& values) {
@@ -113,9 +118,7 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, const Imag
   RgbImage image;
   image.pixels.swap(pixels);
   const auto decoded = call(&ImageModule::decode_part, file, part, image);
-  pixels.swap(image.pixels);
-  auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
-  if (decoding.mode == ImageMode::kGrey) view = make_grey(pixels, image.height, image.width);
+  auto view = view_of(image, decoding, pixels);
   view.top = part.top - decoded.top;
   view.left = part.left - decoded.left;
   view.window_height = part.height;

@@ -1,6 +1,5 @@
 #pragma once
-// Reads and writes image files with the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), all functions that use the
-// module throw UsageError.
+// Reads and writes image files with the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), the functions throw UsageError.
 
 #include <cstdint>
 #include <filesystem>
@@ -49,8 +48,7 @@ struct ImageTraits {
   int64_t pages = 1;                 // images of a TIFF file, of which the first is read; not counting smaller copies and masks
   bool are_channels_first = false;   // whether an array, read as [height, width, channels], looks like [channels, height, width]
 };
-// Reads JPEG, PNG, WebP, TIFF, PNM and .npy files without decoding them; other and damaged files have the default values. Throws UsageError
-// in a build without OpenCV.
+// Reads JPEG, PNG, WebP, TIFF, PNM and .npy files without decoding them; other and damaged files have the default values.
 ImageTraits find_traits(std::span<const uint8_t> file);
 
 // Encodes RGB pixels, [height][width][3], as a JPEG file with the given quality (1 to 100). Throws like decode_image().

@@ -46,7 +46,7 @@ void normalise_pixels(const uint8_t* pixels, ptrdiff_t count, std::span<const T>
 }  // namespace
 
 template <class T>
-std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std) {
+std::vector<T> ImageWriter<T>::make_table(std::span<const double> mean, std::span<const double> std) {
   std::vector<T> table;
   table.reserve(mean.size() * kPixelValues);
   for (size_t c = 0; c < mean.size(); ++c) {
@@ -65,7 +65,7 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
   std::array<uint8_t, kPixelValues> pixels{};
   std::iota(pixels.begin(), pixels.end(), uint8_t{0});
   std::array<float, kPixelValues> computed{};
-  const auto table = make_pixel_table<float>(mean, std);
+  const auto table = ImageWriter<float>::make_table(mean, std);
   std::vector<ChannelArithmetic> channels;
   for (size_t c = 0; c < mean.size(); ++c) {
     const auto inverse_std = 1 / static_cast<double>(static_cast<float>(std[c]));
@@ -78,8 +78,8 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 }
 
 template <class T>
-void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
-                 std::vector<uint8_t>& memory, T* out) {
+void ImageWriter<T>::write(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic,
+                           bool channels_last, std::vector<uint8_t>& memory, T* out) {
   const ptrdiff_t width = image.window_width;
   const ptrdiff_t row = width * image.channels;
   const auto rows_at_once = static_cast<int>(std::clamp<ptrdiff_t>(kBytesAtOnce / row, 1, image.window_height));
@@ -101,8 +101,8 @@ void write_image(const ImageView& image, std::span<const T> table, std::span<con
 }
 
 template <class T>
-void write_image_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
-                        std::vector<float>& memory, T* out) {
+void ImageWriter<T>::write_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
+                                  std::vector<float>& memory, T* out) {
   using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto channels = static_cast<size_t>(image.channels);
   const auto num_pixels = static_cast<size_t>(image.window_height) * static_cast<size_t>(image.window_width);
@@ -123,7 +123,7 @@ void write_image_values(const ImageView& image, std::span<const double> mean, st
 }
 
 template <class T>
-void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out) {
+void ImageWriter<T>::erase(const Box& box, int channels, int height, int width, bool channels_last, T* out) {
   const int num_planes = channels_last ? 1 : channels;
   const int values = channels / num_planes;  // number of values per pixel in a plane
   for (int plane = 0; plane < num_planes; ++plane) {
@@ -133,23 +133,8 @@ void erase_box(const Box& box, int channels, int height, int width, bool channel
   }
 }
 
-template std::vector<float> make_pixel_table<float>(std::span<const double>, std::span<const double>);
-template std::vector<double> make_pixel_table<double>(std::span<const double>, std::span<const double>);
-template std::vector<uint16_t> make_pixel_table<uint16_t>(std::span<const double>, std::span<const double>);
-template void write_image<float>(const ImageView&, std::span<const float>, std::span<const ChannelArithmetic>, bool, std::vector<uint8_t>&,
-                                 float*);
-template void write_image<double>(const ImageView&, std::span<const double>, std::span<const ChannelArithmetic>, bool,
-                                  std::vector<uint8_t>&, double*);
-template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool,
-                                    std::vector<uint8_t>&, uint16_t*);
-template void write_image_values<float>(const ImageView&, std::span<const double>, std::span<const double>, bool, std::vector<float>&,
-                                        float*);
-template void write_image_values<double>(const ImageView&, std::span<const double>, std::span<const double>, bool, std::vector<float>&,
-                                         double*);
-template void write_image_values<uint16_t>(const ImageView&, std::span<const double>, std::span<const double>, bool, std::vector<float>&,
-                                           uint16_t*);
-template void erase_box<float>(const Box&, int, int, int, bool, float*);
-template void erase_box<double>(const Box&, int, int, int, bool, double*);
-template void erase_box<uint16_t>(const Box&, int, int, int, bool, uint16_t*);
+template struct ImageWriter<float>;
+template struct ImageWriter<double>;
+template struct ImageWriter<uint16_t>;
 
 }  // namespace trainer::data

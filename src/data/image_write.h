@@ -1,6 +1,5 @@
 #pragma once
-// Converts stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order. The element
-// types are float, double, and uint16_t, which contains the bits of a bfloat16.
+// Converts stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order.
 
 #include <cstdint>
 #include <span>
@@ -10,12 +9,6 @@
 
 namespace trainer::data {
 
-// Returns the output for each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed like
-// torchvision's ToTensor and Normalize. Outputs of type double are computed in double, others in float, with mean and std rounded to float;
-// bfloat16 is the float value rounded to nearest even. `mean` and `std` have one value per channel.
-template <class T>
-std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
-
 // The constants for computing (pixel / 255 - mean) / std of one channel by multiplication with reciprocals. A reciprocal has two parts: its
 // value rounded to float, and the rounding error (`_rest`).
 struct ChannelArithmetic {
@@ -23,25 +16,29 @@ struct ChannelArithmetic {
   float inverse_std, inverse_std_rest;
 };
 
-// Returns the arithmetic of each channel if its results are bitwise equal to make_pixel_table<float>(mean, std); all 256 values are
+// Returns the arithmetic of each channel if its results are bitwise equal to ImageWriter<float>::make_table(mean, std); all 256 values are
 // compared. Returns an empty vector if any value differs or the processor has no fused multiply-add; then only the table is used.
 std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std);
 
-// Writes the image's window to `out`, which has room for channels * window_height * window_width elements, as [channels][height][width], or
-// with `channels_last` as [height][width][channels]. Zero padding writes the output of pixel value 0; with reflection, the window must
-// extend beyond an edge by less than the stored height or width. `table` has 256 values per channel. `arithmetic` is empty or has one entry
-// per channel; it gives the same values faster, for float and bfloat16. `memory` is reused between calls.
+// T: float, double, or uint16_t for the bits of bfloat16.
 template <class T>
-void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
-                 std::vector<uint8_t>& memory, T* out);
+struct ImageWriter {
+  // Returns the output for each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed like
+  // torchvision's ToTensor and Normalize. Outputs of type double are computed in double, others in float, with mean and std rounded to
+  // float; bfloat16 is the float value rounded to nearest even. `mean` and `std` have one value per channel.
+  static std::vector<T> make_table(std::span<const double> mean, std::span<const double> std);
 
-// The same for an image with values: (value / maximum - mean) / std, without the division if the values have no maximum.
-template <class T>
-void write_image_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
-                        std::vector<float>& memory, T* out);
-
-// Sets the part `box` of `out` to 0; write_image() has written `out` with the given channels, height and width.
-template <class T>
-void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out);
+  // Writes the image's window to `out`, [channels][height][width], or with `channels_last` [height][width][channels]. Zero padding writes
+  // the output of pixel value 0; with reflection, the window must extend beyond an edge by less than the stored height or width.
+  // `arithmetic` is empty or has one entry per channel; it gives the same values as the table faster, for float and bfloat16. `memory` is
+  // reused between calls.
+  static void write(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
+                    std::vector<uint8_t>& memory, T* out);
+  // The same for an image with values: (value / maximum - mean) / std, without the division if the values have no maximum.
+  static void write_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
+                           std::vector<float>& memory, T* out);
+  // Sets the part `box` of what was written to 0.
+  static void erase(const Box& box, int channels, int height, int width, bool channels_last, T* out);
+};
 
 }  // namespace trainer::data

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -227,7 +228,7 @@ class HashIndex {
       std::ranges::sort(sorted, {}, [&](const Entry& entry) { return std::tuple(value(entry.hash, block), entry.hash, entry.picture); });
       begins.assign(kNumValues + 1, 0);
       for (const auto& entry : entries) ++begins[value(entry.hash, block) + 1];
-      for (size_t i = 0; i < kNumValues; ++i) begins[i + 1] += begins[i];
+      std::partial_sum(begins.begin(), begins.end(), begins.begin());
     }
     for (uint32_t mask = 0; mask < kNumValues; ++mask) {
       if (std::popcount(mask) <= kMostDistance / static_cast<int>(kNumBlocks)) masks_.push_back(mask);
@@ -277,21 +278,14 @@ class HashIndex {
   std::vector<uint32_t> masks_;
 };
 
-// The nearest of the images that are added.
-class Nearest {
- public:
-  void add(uint32_t picture, int distance) {
-    const std::pair one(distance, picture);
-    if (found_.size() == kMost && one >= *found_.rbegin()) return;
-    found_.insert(one);
-    if (found_.size() > kMost) found_.erase(std::prev(found_.end()));
-  }
-  const std::set<std::pair<int, uint32_t>>& found() const { return found_; }
+// The nearest images, with their distances.
+using Nearest = std::set<std::pair<int, uint32_t>>;
 
- private:
-  static constexpr size_t kMost = 8;
-  std::set<std::pair<int, uint32_t>> found_;
-};
+void add_to(Nearest& nearest, uint32_t picture, int distance) {
+  constexpr size_t kMost = 8;
+  nearest.emplace(distance, picture);
+  if (nearest.size() > kMost) nearest.erase(std::prev(nearest.end()));
+}
 
 // Calls work(i, found) for each i below `size` on several threads, and returns all that was found.
 template <class Result, class Work>
@@ -338,10 +332,11 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
   auto pairs = find_in_threads<Pair>(entries.size(), num_threads, may_continue, [&](size_t i, std::vector<Pair>& found) {
     const auto picture = entries[i].picture;
     std::array<Nearest, 2> nearest;  // images of the same part of the data set, and of other parts
-    index.visit_near(entries[i],
-                     [&](uint32_t other, int distance) { nearest[pictures[other].part != pictures[picture].part].add(other, distance); });
+    index.visit_near(entries[i], [&](uint32_t other, int distance) {
+      add_to(nearest[pictures[other].part != pictures[picture].part], other, distance);
+    });
     for (const auto& of_parts : nearest) {
-      for (const auto& [distance, other] : of_parts.found()) found.push_back(std::minmax(picture, other));
+      for (const auto& [distance, other] : of_parts) found.push_back(std::minmax(picture, other));
     }
   });
   std::ranges::sort(pairs);

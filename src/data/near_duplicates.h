@@ -30,10 +30,9 @@ struct NearDuplicates {
   float similarity = 0;  // at most 1
 };
 
-// Returns the pairs that are nearly the same, in ascending order. Images without structure (nearly a single colour) are not compared. To
-// avoid quadratic time, each image is compared only with the 8 images of its part of the data set and the 8 images of other parts whose
-// hashes of 64 bits are most similar to its own, which are found in tables by 16 of the bits. The comparison allows for cropped edges, and
-// removes the structure that images of the same kind have in common, so that different images of the same scene are distinguished. The
+// Returns the pairs that are nearly the same, in ascending order. Images without structure (nearly a single colour) are not compared. Each
+// image is compared only with the 8 images of its part of the data set and the 8 images of other parts whose hashes of 64 bits are most
+// similar to its own. The comparison allows for cropped edges, and removes the structure that images of the same kind have in common. The
 // calling thread calls `may_continue` many times a second; if it returns false, the remaining comparisons are skipped.
 std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture> pictures, int num_threads,
                                                  const std::function<bool()>& may_continue);

@@ -58,33 +58,26 @@ bool Picture::is_inside() const {
          view_.left + view_.window_width <= view_.width;
 }
 
-uint8_t* Picture::allocate(int height, int width) {
-  auto& pixels = memory_.pixels[memory_.next];
+template <class T>
+T* Picture::allocate(std::array<std::vector<T>, 2>& buffers, int height, int width) {
+  auto& buffer = buffers[memory_.next];
   memory_.next = 1 - memory_.next;
-  pixels.resize(static_cast<size_t>(height) * static_cast<size_t>(width) * static_cast<size_t>(view_.channels));
-  return pixels.data();
-}
-
-float* Picture::allocate_values(int height, int width) {
-  auto& values = memory_.values[memory_.next];
-  memory_.next = 1 - memory_.next;
-  values.resize(static_cast<size_t>(height) * static_cast<size_t>(width) * static_cast<size_t>(view_.channels));
-  return values.data();
+  buffer.resize(static_cast<size_t>(height) * static_cast<size_t>(width) * static_cast<size_t>(view_.channels));
+  return buffer.data();
 }
 
 void Picture::copy_window() {
   const auto window = view();
   if (has_values_) {
-    auto* copy = allocate_values(window.window_height, window.window_width);
+    auto* copy = allocate(memory_.values, window.window_height, window.window_width);
     copy_values(window, copy);
     view_ = ImageView::whole(nullptr, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
     view_.values = copy;
     view_.maximum = window.maximum;
     return;
   }
-  auto* copy = allocate(window.window_height, window.window_width);
-  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
-  if (is_mask_) fill_padding(window, kNoClass, copy);
+  auto* copy = allocate(memory_.pixels, window.window_height, window.window_width);
+  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy, is_mask_ ? kNoClass : uint8_t{0});
   view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
   owned_ = copy;
 }
@@ -103,7 +96,7 @@ void Picture::crop(int top, int left, int height, int width, Padding padding) {
 
 void Picture::resize(int height, int width, Interpolation interpolation) {
   if (height == view_.window_height && width == view_.window_width) return;
-  if (mask_ != nullptr) mask_->resize_to_nearest(height, width);
+  if (mask_ != nullptr) mask_->resize(height, width, Interpolation::kNearest);
   if (is_delayed_) view();
   if (view_.mirrored || view_.flipped || !is_inside()) copy_window();
   resized_ = view_;
@@ -111,23 +104,6 @@ void Picture::resize(int height, int width, Interpolation interpolation) {
   is_delayed_ = true;
   view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
   view_.maximum = resized_.maximum;
-}
-
-void Picture::resize_to_nearest(int height, int width) {
-  copy_window();
-  const auto from = view_;
-  auto* to = allocate(height, width);
-  owned_ = to;
-  const double step_down = static_cast<double>(from.height) / height;
-  const double step_right = static_cast<double>(from.width) / width;
-  // Steps are accumulated as in Pillow, because their rounding decides between two pixels at the same distance.
-  double at_y = step_down * 0.5;
-  for (int y = 0; y < height; ++y, at_y += step_down) {
-    const auto* row = from.pixels + static_cast<ptrdiff_t>(at_y) * from.width;
-    double at_x = step_right * 0.5;
-    for (int x = 0; x < width; ++x, at_x += step_right) *to++ = row[static_cast<ptrdiff_t>(at_x)];
-  }
-  view_ = ImageView::whole(owned_, 1, height, width, PixelOrder::kInterleaved);
 }
 
 const ImageView& Picture::view() {
@@ -140,11 +116,11 @@ const ImageView& Picture::view() {
   const auto needed = prepare_resample(resized_, view_.height, view_.width, part, interpolation_, memory_.resample);
   decode(resized_, {resized_.top + needed.top, resized_.left + needed.left, needed.height, needed.width});
   if (has_values_) {
-    auto* values = allocate_values(part.height, part.width);
+    auto* values = allocate(memory_.values, part.height, part.width);
     resample_values(resized_, view_.height, view_.width, part, needed, memory_.resample, values);
     view_.values = values;
   } else {
-    auto* pixels = allocate(part.height, part.width);
+    auto* pixels = allocate(memory_.pixels, part.height, part.width);
     resample(resized_, view_.height, view_.width, part, needed, memory_.resample, pixels);
     view_.pixels = pixels;
     owned_ = pixels;
@@ -188,14 +164,14 @@ void Picture::make_visible() {
                          static_cast<size_t>(view_.height) * static_cast<size_t>(view_.width) * static_cast<size_t>(view_.channels));
   const auto [least, greatest] = std::ranges::minmax(values);
   const float range = greatest > least ? greatest - least : 1;
-  owned_ = allocate(view_.height, view_.width);
+  owned_ = allocate(memory_.pixels, view_.height, view_.width);
   std::ranges::transform(values, owned_, [&](float value) { return static_cast<uint8_t>(std::lround(255 * ((value - least) / range))); });
   view_ = ImageView::whole(owned_, view_.channels, view_.height, view_.width, PixelOrder::kInterleaved);
   has_values_ = false;
 }
 
 uint8_t* Picture::replace_pixels() {
-  owned_ = allocate(view_.height, view_.width);
+  owned_ = allocate(memory_.pixels, view_.height, view_.width);
   view_.pixels = owned_;
   return owned_;
 }

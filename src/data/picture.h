@@ -20,8 +20,8 @@ struct PictureMemory {
   std::array<std::vector<uint8_t>, 2> pixels;  // results of the latest operations
   std::array<std::vector<float>, 2> values;    // the same for images without 8-bit pixels
   std::size_t next = 0;                        // index of the buffer to write next
-  std::vector<uint8_t> rows;                   // used by write_image()
-  std::vector<float> window;                   // used by write_image_values()
+  std::vector<uint8_t> rows;                   // used by ImageWriter::write()
+  std::vector<float> window;                   // used by ImageWriter::write_values()
   ResampleMemory resample;
   BlurMemory blur;
   std::unique_ptr<PictureMemory> mask;  // for the mask of an image; null before the first mask

@@ -23,11 +23,11 @@ using PixelTable = std::variant<std::vector<float>, std::vector<double>, std::ve
 PixelTable make_table(const std::vector<double>& mean, const std::vector<double>& std, torch::ScalarType dtype) {
   switch (dtype) {
     case torch::kFloat32:
-      return make_pixel_table<float>(mean, std);
+      return ImageWriter<float>::make_table(mean, std);
     case torch::kFloat64:
-      return make_pixel_table<double>(mean, std);
+      return ImageWriter<double>::make_table(mean, std);
     case torch::kBFloat16:
-      return make_pixel_table<uint16_t>(mean, std);
+      return ImageWriter<uint16_t>::make_table(mean, std);
     default:
       TORCH_CHECK(false, "batches of type ", dtype, " are not supported");
   }
@@ -43,7 +43,7 @@ void check_normalize(const Normalize& normalize, int64_t channels, bool has_floa
   }
   // Results can be checked in advance only for 8-bit pixels, whose possible values are known.
   for (size_t c = 0; c < count && !has_float_pixels; ++c) {
-    for (const float value : make_pixel_table<float>({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {
+    for (const float value : ImageWriter<float>::make_table({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {
       if (!std::isfinite(value)) {
         throw UsageError(fmt::format(
             "transform normalize: mean {} and std {} result in values outside the range of float32; choose a mean and a std for "
@@ -52,12 +52,6 @@ void check_normalize(const Normalize& normalize, int64_t channels, bool has_floa
       }
     }
   }
-}
-
-std::vector<Transform> make_transforms(const std::vector<ComponentConfig>& components) {
-  std::vector<Transform> transforms;
-  for (const auto& component : components) transforms.push_back(transform_registry().make(component));
-  return transforms;
 }
 
 bool is_erasing(const Transform& transform) { return std::holds_alternative<std::shared_ptr<const ErasingTransform>>(transform); }
@@ -72,25 +66,21 @@ void check_order(const std::vector<Transform>& transforms, size_t index, const s
                   name, index + 1, transforms.size()));
 }
 
-void check_color(const ImageTransform& transform, int64_t channels, const std::string& name) {
-  if (!transform.uses_color() || channels == 1 || channels == 3) return;
-  throw UsageError(fmt::format("transform {}: the images have {}, but it can be applied only to images with 1 or 3 channels; remove it",
-                               name, counted(channels, "channel")));
-}
-
-void check_depth(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
-  if (!info.decoding.has_float_pixels() || transform.fits_all_depths()) return;
-  throw UsageError(fmt::format("transform {}: it needs 8-bit images, but dataset.mode is {}; remove it{}", name,
-                               name_of(info.decoding.mode),
-                               name == "pad" || name == "letterbox" ? ", or set its fill to 0" : ", or set dataset.mode to rgb or grey"));
-}
-
-void check_masks(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
-  if (!info.has_masks || !transform.moves_pixels()) return;
-  throw UsageError(
-      fmt::format("transform {}: it moves the pixels of an image, but not their labels in the mask; remove it, because the data "
-                  "set has masks",
-                  name));
+void check_samples(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
+  if (info.decoding.has_float_pixels() && !transform.fits_all_depths()) {
+    throw UsageError(fmt::format("transform {}: it needs 8-bit images, but dataset.mode is {}; remove it{}", name,
+                                 name_of(info.decoding.mode),
+                                 name == "pad" || name == "letterbox" ? ", or set its fill to 0" : ", or set dataset.mode to rgb or grey"));
+  }
+  if (transform.uses_color() && info.shape[0] != 1 && info.shape[0] != 3) {
+    throw UsageError(fmt::format("transform {}: the images have {}, but it can be applied only to images with 1 or 3 channels; remove it",
+                                 name, counted(info.shape[0], "channel")));
+  }
+  if (info.has_masks && transform.moves_pixels()) {
+    throw UsageError(fmt::format(
+        "transform {}: it moves the pixels of an image, but not their labels in the mask; remove it, because the data set has masks",
+        name));
+  }
 }
 
 }  // namespace
@@ -129,7 +119,8 @@ struct Pipeline::State {
     Frame frame = info.shape[1] == kAnySize ? Frame{1, 1, false} : Frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2])};
     mean.assign(static_cast<size_t>(channels), 0.0);
     std.assign(static_cast<size_t>(channels), 1.0);
-    const auto transforms = make_transforms(components);
+    std::vector<Transform> transforms;
+    for (const auto& component : components) transforms.push_back(transform_registry().make(component));
     for (size_t i = 0; i < transforms.size(); ++i) {
       const auto& name = components[i].name;
       check_order(transforms, i, name);
@@ -141,9 +132,7 @@ struct Pipeline::State {
         erasing_transforms.push_back(*erasing);
       } else {
         image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transforms[i]));
-        check_depth(*image_transforms.back(), info, name);
-        check_color(*image_transforms.back(), channels, name);
-        check_masks(*image_transforms.back(), info, name);
+        check_samples(*image_transforms.back(), info, name);
         const auto before = frame;
         frame = image_transforms.back()->plan(before);
         check_num_values(frame.height, frame.width, "transform " + name);
@@ -196,20 +185,19 @@ struct Pipeline::State {
     const auto write = [&]<class T>(const std::vector<T>& values) {
       const auto& view = picture.view();
       if (info.decoding.has_float_pixels() && !sample.encoded.empty()) {
-        write_image_values<T>(view, mean, std, layout.channels_last, memory.window, static_cast<T*>(out));
+        ImageWriter<T>::write_values(view, mean, std, layout.channels_last, memory.window, static_cast<T*>(out));
       } else {
-        write_image<T>(view, values, arithmetic, layout.channels_last, memory.rows, static_cast<T*>(out));
+        ImageWriter<T>::write(view, values, arithmetic, layout.channels_last, memory.rows, static_cast<T*>(out));
       }
       for (const auto& transform : erasing_transforms) {
         const auto box = transform->draw_box(view.window_height, view.window_width, random);
-        erase_box(box, view.channels, view.window_height, view.window_width, layout.channels_last, static_cast<T*>(out));
+        ImageWriter<T>::erase(box, view.channels, view.window_height, view.window_width, layout.channels_last, static_cast<T*>(out));
       }
     };
     std::visit(write, table);
     if (mask_out == nullptr) return;
     const auto& labels = mask->view();
-    copy_rows(labels, 0, labels.window_height, PixelOrder::kPlanar, mask_out);
-    fill_padding(labels, kNoClass, mask_out);
+    copy_rows(labels, 0, labels.window_height, PixelOrder::kPlanar, mask_out, kNoClass);
   }
 
   void write_values(const Sample& sample, void* out) const {

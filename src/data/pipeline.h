@@ -40,8 +40,6 @@ std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig
 class Pipeline {
  public:
   // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to samples of such a data set.
-  // Examples: any transform if the samples are not images, a transform for 8-bit images on images of 16 bits, a crop after normalize,
-  // normalize with a different number of channels, a crop that is too large, results of different sizes.
   Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 
   // Shape of one transformed sample.

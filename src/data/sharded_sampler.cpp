@@ -24,15 +24,14 @@ std::vector<uint32_t> count_occurrences(const std::vector<int64_t>& order) {
 
 }  // namespace
 
-ShardedSampler::ShardedSampler(std::unique_ptr<const Sampler> sampler, ShardOptions options)
-    : sampler_(std::move(sampler)), options_(options) {
+ShardedSampler::ShardedSampler(Sampler sampler, ShardOptions options) : sampler_(std::move(sampler)), options_(options) {
   TORCH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank ", options.rank,
               " is not valid in a world of ", options.world_size, " ranks");
 }
 
 SampleList ShardedSampler::samples_of(int rank, int64_t first) const {
-  const auto order = sampler_->order(epoch_);
-  const auto occurrences = sampler_->repeats() ? count_occurrences(order) : std::vector<uint32_t>();
+  const auto order = sampler_.order(epoch_);
+  const auto occurrences = sampler_.repeats ? count_occurrences(order) : std::vector<uint32_t>();
   const auto positions = positions_of(options_, rank, static_cast<int64_t>(order.size()), first);
   SampleList samples;
   samples.indices.reserve(positions.size());

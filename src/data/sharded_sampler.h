@@ -4,7 +4,6 @@
 // world_size does not divide.
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "data/dataset.h"
@@ -30,7 +29,7 @@ std::vector<size_t> positions_of(const ShardOptions& options, int rank, int64_t 
 
 class ShardedSampler {
  public:
-  ShardedSampler(std::unique_ptr<const Sampler> sampler, ShardOptions options);
+  ShardedSampler(Sampler sampler, ShardOptions options);
   int rank() const { return options_.rank; }
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
   // Returns this rank's samples of the current epoch. If `first` > 0, returns its share of the rest of the epoch, which begins at position
@@ -41,7 +40,7 @@ class ShardedSampler {
   SampleList samples_of(int rank, int64_t first = 0) const;
 
  private:
-  std::unique_ptr<const Sampler> sampler_;
+  Sampler sampler_;
   ShardOptions options_;
   int64_t epoch_ = 0;
 };

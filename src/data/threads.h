@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -12,24 +13,27 @@
 namespace trainer::data {
 
 // Calls work(i, memory) for each i below `size` on several threads, each with a Memory of its own. The calling thread calls `may_continue`
-// many times a second with the number of calls that are done; if it returns false, the rest is skipped. Rethrows the first exception of
-// `work`.
+// many times a second with the number of calls that are done; if it returns false, the rest is skipped. Rethrows the exception
+// of the smallest i.
 template <class Memory, class Work>
 void for_each_in_threads(size_t size, int num_threads, const std::function<bool(size_t num_done)>& may_continue, const Work& work) {
-  constexpr std::chrono::milliseconds kInterval{20};
+  constexpr std::chrono::milliseconds kInterval{5};
   std::atomic<size_t> next = 0, num_done = 0;
-  std::mutex mutex;  // guards `failure`
+  std::mutex mutex;  // guards the failure
+  size_t failed = size;
   std::exception_ptr failure;
   const auto run = [&](const std::stop_token& stop) {
+    size_t i = 0;
     try {
       Memory memory;
-      for (size_t i = next++; i < size && !stop.stop_requested(); i = next++) {
+      for (i = next++; i < size && !stop.stop_requested(); i = next++) {
         work(i, memory);
         ++num_done;
       }
     } catch (...) {
       const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
+      if (!failure || i < failed) failure = std::current_exception();
+      failed = std::min(failed, i);
       next = num_done = size;
     }
   };

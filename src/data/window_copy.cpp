@@ -22,20 +22,23 @@ int SourceIndex(int index, int size, Padding padding) {
   return index < 0 ? -index : 2 * (size - 1) - index;
 }
 
+template <class T>
 struct Copy {
   ImageView image;
-  int begin, end;  // rows of the window
+  const T* stored;  // the image's pixels or values
+  int begin, end;   // rows of the window
   PixelOrder order;
-  uint8_t* out;
+  T* out;
+  T padding;  // the value of zero padding
 
   ptrdiff_t stored_plane() const { return static_cast<ptrdiff_t>(image.height) * image.width; }
   ptrdiff_t written_plane() const { return static_cast<ptrdiff_t>(end - begin) * image.window_width; }
   // Returns `count` bytes from `offset` on. They are copied to `buffer` if some of them are outside the image; bytes outside the image have
   // undefined values.
-  const uint8_t* stored_bytes(ptrdiff_t offset, ptrdiff_t count, uint8_t* buffer) const {
+  const T* stored_bytes(ptrdiff_t offset, ptrdiff_t count, T* buffer) const {
     const ptrdiff_t num_stored = stored_plane() * image.channels;
-    if (offset >= 0 && offset + count <= num_stored) return image.pixels + offset;
-    for (ptrdiff_t i = 0; i < count; ++i) buffer[i] = image.pixels[std::clamp<ptrdiff_t>(offset + i, 0, num_stored - 1)];
+    if (offset >= 0 && offset + count <= num_stored) return stored + offset;
+    for (ptrdiff_t i = 0; i < count; ++i) buffer[i] = stored[std::clamp<ptrdiff_t>(offset + i, 0, num_stored - 1)];
     return buffer;
   }
   int source_row(int y) const {
@@ -44,7 +47,8 @@ struct Copy {
 };
 
 // Copies the columns x_begin to x_end of row y one by one.
-void CopyPixels(const Copy& copy, int y, int x_begin, int x_end) {
+template <class T>
+void CopyPixels(const Copy<T>& copy, int y, int x_begin, int x_end) {
   const auto& image = copy.image;
   const bool from_pixels = image.order == PixelOrder::kInterleaved;
   const bool to_pixels = copy.order == PixelOrder::kInterleaved;
@@ -56,7 +60,7 @@ void CopyPixels(const Copy& copy, int y, int x_begin, int x_end) {
     auto* to = copy.out + (static_cast<ptrdiff_t>(y - copy.begin) * image.window_width + x) * (to_pixels ? image.channels : 1);
     for (int c = 0; c < image.channels; ++c) {
       to[c * (to_pixels ? 1 : copy.written_plane())] =
-          column == kOutside ? 0 : image.pixels[from + c * (from_pixels ? 1 : copy.stored_plane())];
+          column == kOutside ? copy.padding : copy.stored[from + c * (from_pixels ? 1 : copy.stored_plane())];
     }
   }
 }
@@ -74,19 +78,21 @@ hn::Vec<D> ReverseBytes([[maybe_unused]] D bytes, hn::Vec<D> vector) {
 }
 
 // Copies one column per lane of a vector of type D, from column x on, for all rows. Copies three channels or, if kChannels is 1, channel
-// number `channel`, which is a plane of both the image and the output. Columns outside the image are written as 0.
+// number `channel`, which is a plane of both the image and the output. Columns outside the image are padding.
 template <int kChannels, bool kFromPixels, bool kToPixels, class D>
-void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
+void CopyColumns(D bytes, const Copy<uint8_t>& copy, int channel, int x) {
   const auto& image = copy.image;
   const auto lanes = static_cast<int>(hn::Lanes(bytes));
   const int column = image.mirrored ? image.left + image.window_width - x - lanes : image.left + x;
   const auto first_lanes = [&](int count) { return hn::FirstN(bytes, static_cast<size_t>(std::clamp(count, 0, lanes))); };
   auto inside = hn::VecFromMask(bytes, hn::AndNot(first_lanes(-column), first_lanes(image.width - column)));
   if (image.mirrored) inside = ReverseBytes(bytes, inside);
+  const auto padding = hn::Set(bytes, copy.padding);
+  const auto outside = hn::AndNot(inside, padding);
 
   uint8_t* out = copy.out + channel * copy.written_plane() + static_cast<ptrdiff_t>(x) * (kToPixels ? 3 : 1);
   for (int y = copy.begin; y < copy.end; ++y, out += static_cast<ptrdiff_t>(image.window_width) * (kToPixels ? 3 : 1)) {
-    hn::Vec<D> pixels[3] = {hn::Zero(bytes), hn::Zero(bytes), hn::Zero(bytes)};
+    hn::Vec<D> pixels[3] = {padding, padding, padding};
     if (const int row = copy.source_row(y); row != kOutside) {
       const ptrdiff_t at = static_cast<ptrdiff_t>(row) * image.width + column;
       HWY_ALIGN uint8_t buffer[3 * 32];
@@ -99,7 +105,7 @@ void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
       }
       for (int c = 0; c < kChannels; ++c) {
         if (image.mirrored) pixels[c] = ReverseBytes(bytes, pixels[c]);
-        pixels[c] = hn::And(pixels[c], inside);
+        pixels[c] = hn::Or(hn::And(pixels[c], inside), outside);
       }
     }
     if constexpr (kToPixels) {
@@ -112,7 +118,7 @@ void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
 
 // Copies all columns, one vector of type D at a time. There must be at least one column per lane; some columns may be copied twice.
 template <int kChannels, bool kFromPixels, bool kToPixels, class D>
-void CopyAllColumns(D bytes, const Copy& copy, int channel) {
+void CopyAllColumns(D bytes, const Copy<uint8_t>& copy, int channel) {
   const auto lanes = static_cast<int>(hn::Lanes(bytes));
   for (int x = 0; x < copy.image.window_width; x += lanes) {
     CopyColumns<kChannels, kFromPixels, kToPixels>(bytes, copy, channel, std::min(x, copy.image.window_width - lanes));
@@ -120,7 +126,7 @@ void CopyAllColumns(D bytes, const Copy& copy, int channel) {
 }
 
 template <int kChannels, bool kFromPixels, bool kToPixels>
-void CopyWindow(const Copy& copy, int channel) {
+void CopyWindow(const Copy<uint8_t>& copy, int channel) {
   const hn::CappedTag<uint8_t, 32> wide;
   const hn::CappedTag<uint8_t, 16> narrow;
   const auto width = static_cast<size_t>(copy.image.window_width);
@@ -133,7 +139,7 @@ void CopyWindow(const Copy& copy, int channel) {
   }
 }
 
-void CopyWithoutReflection(const Copy& copy) {
+void CopyWithoutReflection(const Copy<uint8_t>& copy) {
   const auto& image = copy.image;
   const bool from_pixels = image.order == PixelOrder::kInterleaved;
   const bool to_pixels = copy.order == PixelOrder::kInterleaved;
@@ -157,8 +163,8 @@ void CopyWithoutReflection(const Copy& copy) {
   }
 }
 
-void CopyRows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out) {
-  const Copy copy{image, begin, end, order, out};
+void CopyRows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out, uint8_t padding) {
+  const Copy<uint8_t> copy{image, image.pixels, begin, end, order, out, padding};
   CopyWithoutReflection(copy);
   if (image.padding == Padding::kZero) return;
   const int before = std::clamp(-image.left, 0, image.window_width);
@@ -177,40 +183,13 @@ namespace trainer::data {
 
 HWY_EXPORT(CopyRows);
 
-void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out) {
-  HWY_DYNAMIC_DISPATCH(CopyRows)(image, begin, end, order, out);
+void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out, uint8_t padding) {
+  HWY_DYNAMIC_DISPATCH(CopyRows)(image, begin, end, order, out, padding);
 }
 
 void copy_values(const ImageView& image, float* out) {
-  using HWY_NAMESPACE::kOutside;
-  using HWY_NAMESPACE::SourceIndex;
-  for (int y = 0; y < image.window_height; ++y) {
-    const int row = SourceIndex(image.flipped ? image.top + image.window_height - 1 - y : image.top + y, image.height, image.padding);
-    for (int x = 0; x < image.window_width; ++x, out += image.channels) {
-      const int column = SourceIndex(image.mirrored ? image.left + image.window_width - 1 - x : image.left + x, image.width, image.padding);
-      if (row == kOutside || column == kOutside) {
-        std::fill_n(out, image.channels, 0.0F);
-      } else {
-        std::copy_n(image.values + (static_cast<ptrdiff_t>(row) * image.width + column) * image.channels, image.channels, out);
-      }
-    }
-  }
-}
-
-void fill_padding(const ImageView& image, uint8_t value, uint8_t* out) {
-  if (image.padding != Padding::kZero) return;
-  const int before = std::clamp(-image.left, 0, image.window_width);
-  const int behind = std::clamp(image.left + image.window_width - image.width, 0, image.window_width);
-  for (int y = 0; y < image.window_height; ++y, out += image.window_width) {
-    const int row = image.top + (image.flipped ? image.window_height - 1 - y : y);
-    if (row < 0 || row >= image.height) {
-      std::fill_n(out, image.window_width, value);
-    } else {
-      std::fill_n(out, image.mirrored ? behind : before, value);
-      const int last = image.mirrored ? before : behind;
-      std::fill_n(out + image.window_width - last, last, value);
-    }
-  }
+  const HWY_NAMESPACE::Copy<float> copy{image, image.values, 0, image.window_height, PixelOrder::kInterleaved, out, 0};
+  for (int y = 0; y < image.window_height; ++y) HWY_NAMESPACE::CopyPixels(copy, y, 0, image.window_width);
 }
 
 }  // namespace trainer::data

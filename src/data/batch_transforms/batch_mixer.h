@@ -34,22 +34,6 @@ using BatchTransformRegistry = Registry<std::shared_ptr<const BatchTransform>>;
 
 BatchTransformRegistry& batch_transform_registry();
 
-template <class T>
-void add_batch_transform(BatchTransformRegistry& registry, std::string name, std::string doc) {
-  registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return std::make_shared<T>(transform); });
-}
-
-// Functions that transforms of batches share (torchvision/transforms/v2/_augment.py).
-
-// Equals x.roll(1, 0), in the memory format of `x`; on a GPU at::roll does not keep channels_last.
-torch::Tensor previous_samples(const torch::Tensor& x);
-
-// Returns weight * x + (1 - weight) * previous_samples(x), rounded as in torchvision.
-torch::Tensor mix_with_previous(const torch::Tensor& x, double weight);
-
-// Draws a sample of Beta(alpha, alpha), the same as torch.distributions.Beta with the same generator, which must be on the CPU.
-double draw_beta(double alpha, at::Generator& generator);
-
 class BatchMixer {
  public:
   // `components`: at least one component of batch_transform_registry(). `seed`: the seed of all random numbers of the run.
@@ -60,8 +44,8 @@ class BatchMixer {
     torch::Tensor targets;  // the probability of each class: [N, num_classes], float32, or float64 if the images are float64
   };
 
-  // Applies one of the transforms, chosen with equal probability, to N >= 0 samples with `labels` int64 [N] on any device. Does not
-  // synchronize with the device. Random numbers are a function of seed, `step` and `stream`.
+  // Applies one of the transforms, chosen with equal probability, to N >= 0 samples with `labels` int64 [N] on any device. Random numbers
+  // are a function of seed, `step` and `stream`.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const;
   // Returns the unchanged samples, with their targets in the same form.
   Mixed apply_nothing(const torch::Tensor& images, const torch::Tensor& labels) const { return {images, probabilities_of(labels, images)}; }

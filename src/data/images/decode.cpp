@@ -19,7 +19,6 @@ constexpr int kColour = cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION;
 
 // Returns an empty matrix if OpenCV finds damage.
 cv::Mat read_by_opencv(std::span<const uint8_t> file, int flags = kColour) {
-  const QuietErrors quiet;
   try {
     return cv::imdecode(cv::Mat(1, static_cast<int>(file.size()), CV_8UC1, const_cast<uint8_t*>(file.data())), flags);
   } catch (const cv::Exception& error) {

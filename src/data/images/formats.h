@@ -43,6 +43,8 @@ struct PngParts {
 
 // Refuses a file that is truncated or has a wrong header or checksum.
 PngParts read_png(std::span<const uint8_t> file);
+// Sets the number of bits and the mode, and returns the EXIF data, which may be empty.
+std::span<const uint8_t> read_png_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
 // JPEG files, read with libjpeg-turbo and Pillow's settings: the accurate inverse transform (JDCT_ISLOW), and interpolated chroma ("fancy
 // upsampling"). Like Pillow, rejects files with missing data and ignores libjpeg's warnings.

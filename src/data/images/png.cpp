@@ -41,6 +41,8 @@ struct PngHeader {
   int bit_depth = 0;
   int colour_type = 0;
 
+  bool is_grey_16() const { return bit_depth == 16 && colour_type == 0; }
+
   explicit PngHeader(const Part& part) {
     const auto content = part.content();
     if (part.name != "IHDR" || content.size() != 13) throw std::runtime_error("it is damaged: it does not begin with a header");
@@ -65,7 +67,7 @@ bool is_png(std::span<const uint8_t> file) { return has_text(file, 0, kSignature
 PngParts read_png(std::span<const uint8_t> file) {
   const PngHeader header(part_at(file, kSignature.size()));
   check_size(header.width, header.height);
-  PngParts parts{header.bit_depth == 16 && header.colour_type == 0, {}};
+  PngParts parts{header.is_grey_16(), {}};
   parts.file.reserve(file.size());
   const auto append = [&](std::span<const uint8_t> bytes) { parts.file.insert(parts.file.end(), bytes.begin(), bytes.end()); };
   append(file.first(kSignature.size()));
@@ -80,6 +82,16 @@ PngParts read_png(std::span<const uint8_t> file) {
   }
   check_length(header, num_data_bytes);
   return parts;
+}
+
+std::span<const uint8_t> read_png_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
+  auto part = part_at(file, kSignature.size());
+  const PngHeader header(part);
+  traits.bits = header.bit_depth;
+  if (header.is_grey_16()) traits.mode = data::ImageMode::kGrey16;
+  for (auto offset = kSignature.size(); part.name != "IEND" && part.name != "eXIf"; offset += part.whole.size())
+    part = part_at(file, offset);
+  return part.content();
 }
 
 }  // namespace trainer::images

@@ -23,15 +23,6 @@ namespace trainer::images {
 // Throws std::runtime_error for a file in a format that is not supported. The message names the format if the first bytes show it.
 [[noreturn]] void refuse_format(std::span<const uint8_t> file);
 
-// While an object exists, the output of its thread to std::cerr is discarded, because OpenCV writes some errors there at any log level.
-class QuietErrors {
- public:
-  QuietErrors();
-  ~QuietErrors();
-  QuietErrors(const QuietErrors&) = delete;
-  QuietErrors& operator=(const QuietErrors&) = delete;
-};
-
 // Access to the bytes of a file.
 
 [[noreturn]] inline void throw_truncated() { throw std::runtime_error("the file ends too early"); }

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/images/formats.h"
@@ -212,24 +213,17 @@ std::string describe_samples(uint16_t format) {
 }
 
 std::string describe_colours(uint16_t photometric) {
-  switch (photometric) {
-    case PHOTOMETRIC_MINISWHITE:
-      return "grey values (0 is white)";
-    case PHOTOMETRIC_MINISBLACK:
-      return "grey values";
-    case PHOTOMETRIC_PALETTE:
-      return "palette indices";
-    case PHOTOMETRIC_RGB:
-      return "RGB values";
-    case PHOTOMETRIC_SEPARATED:
-      return "CMYK values";
-    case PHOTOMETRIC_YCBCR:
-      return "YCbCr values without JPEG compression";
-    case PHOTOMETRIC_CIELAB:
-      return "Lab values";
-    default:
-      return fmt::format("colours with photometric interpretation {}", photometric);
+  constexpr std::array<std::pair<uint16_t, const char*>, 7> kNames = {{{PHOTOMETRIC_MINISWHITE, "grey values (0 is white)"},
+                                                                       {PHOTOMETRIC_MINISBLACK, "grey values"},
+                                                                       {PHOTOMETRIC_PALETTE, "palette indices"},
+                                                                       {PHOTOMETRIC_RGB, "RGB values"},
+                                                                       {PHOTOMETRIC_SEPARATED, "CMYK values"},
+                                                                       {PHOTOMETRIC_YCBCR, "YCbCr values without JPEG compression"},
+                                                                       {PHOTOMETRIC_CIELAB, "Lab values"}}};
+  for (const auto& [value, name] : kNames) {
+    if (value == photometric) return name;
   }
+  return fmt::format("colours with photometric interpretation {}", photometric);
 }
 
 void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {

@@ -55,21 +55,6 @@ void read_jpeg(Bytes file, data::ImageTraits& traits) {
   }
 }
 
-void read_png_chunks(Bytes file, data::ImageTraits& traits) {
-  size_t at = 8;
-  while (!has_text(file, at + 4, "IEND")) {
-    const size_t num_bytes = big_endian(file, at);
-    const auto data = bytes_at(file, at + 8, num_bytes);
-    if (has_text(file, at + 4, "IHDR")) {
-      traits.bits = bytes_at(data, 8, 1)[0];
-      const bool is_grey = bytes_at(data, 9, 1)[0] == 0;
-      if (is_grey && traits.bits == 16) traits.mode = data::ImageMode::kGrey16;
-    }
-    if (has_text(file, at + 4, "eXIf")) read_exif(data, traits);
-    at += 12 + num_bytes;
-  }
-}
-
 void read_webp(Bytes file, data::ImageTraits& traits) {
   size_t at = 12;
   while (at < file.size()) {
@@ -86,7 +71,7 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
   data::ImageTraits traits;
   try {
     if (is_jpeg(file)) read_jpeg(file, traits);
-    if (is_png(file)) read_png_chunks(file, traits);
+    if (is_png(file)) read_exif(read_png_traits(file, traits), traits);
     if (is_webp(file)) read_webp(file, traits);
     if (is_tiff(file)) {
       read_tiff_traits(file, traits);

@@ -26,18 +26,6 @@ double round_decimals(double value) {
   return rounded;
 }
 
-// The inverse matrix of shears about a centre followed by a translation.
-AffineMatrix inverse_matrix(double center_x, double center_y, double right, double down, double shear_x, double shear_y) {
-  const double a = std::cos(-shear_y) / std::cos(shear_y);
-  const double b = -std::cos(-shear_y) * std::tan(shear_x) / std::cos(shear_y);
-  const double c = std::sin(-shear_y) / std::cos(shear_y);
-  const double d = -std::sin(-shear_y) * std::tan(shear_x) / std::cos(shear_y) + 1;
-  AffineMatrix matrix = {d, -b, 0, -c, a, 0};
-  matrix[2] = matrix[0] * (-center_x - right) + matrix[1] * (-center_y - down) + center_x;
-  matrix[5] = matrix[3] * (-center_x - right) + matrix[4] * (-center_y - down) + center_y;
-  return matrix;
-}
-
 int index_of(double place) { return place < 0 ? kOutside : static_cast<int>(place); }
 
 // kChannels: the number of channels if it is known at compile time, otherwise 0.
@@ -101,12 +89,17 @@ AffineMatrix rotation(double degrees, int height, int width) {
   return matrix;
 }
 
-AffineMatrix translation(int right, int down, int height, int width) {
-  return inverse_matrix(width * 0.5, height * 0.5, right, down, 0, 0);
-}
+AffineMatrix translation(int right, int down) { return {1, 0, static_cast<double>(-right), 0, 1, static_cast<double>(-down)}; }
 
 AffineMatrix shear(double x, double y) {
-  return inverse_matrix(0, 0, 0, 0, radians(degrees(std::atan(x))), radians(degrees(std::atan(y))));
+  const double shear_x = radians(degrees(std::atan(x)));
+  const double shear_y = radians(degrees(std::atan(y)));
+  return {-std::sin(-shear_y) * std::tan(shear_x) / std::cos(shear_y) + 1,
+          std::cos(-shear_y) * std::tan(shear_x) / std::cos(shear_y),
+          0,
+          -std::sin(-shear_y) / std::cos(shear_y),
+          std::cos(-shear_y) / std::cos(shear_y),
+          0};
 }
 
 void transform_affine(const PixelArray& pixels, const AffineMatrix& matrix, uint8_t* out) {

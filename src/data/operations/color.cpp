@@ -23,11 +23,16 @@ int grey_mean(const PixelArray& pixels) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
 }
 
+template <class Function>
+ByteTable make_table(Function value_of) {
+  ByteTable table;
+  for (int value = 0; value < 256; ++value) table[static_cast<size_t>(value)] = static_cast<uint8_t>(value_of(value));
+  return table;
+}
+
 // The blend of the value `degenerate` with each pixel value.
 ByteTable blend_table(int degenerate, float factor) {
-  ByteTable table;
-  for (int value = 0; value < 256; ++value) table[static_cast<size_t>(value)] = blend(degenerate, value, factor);
-  return table;
+  return make_table([=](int value) { return blend(degenerate, value, factor); });
 }
 
 TRAINER_FOR_AVX2_TOO void blend_all(const uint8_t* __restrict from, size_t count, float factor, uint8_t* __restrict to) {
@@ -126,13 +131,6 @@ void adjust_hue(const PixelArray& pixels, double shift) {
 namespace {
 
 using Histogram = std::array<int64_t, 256>;
-
-template <class Function>
-ByteTable make_table(Function value_of) {
-  ByteTable table;
-  for (int value = 0; value < 256; ++value) table[static_cast<size_t>(value)] = static_cast<uint8_t>(value_of(value));
-  return table;
-}
 
 // Applies to each channel the table that `table_of` computes from its histogram.
 template <class Function>

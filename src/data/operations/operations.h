@@ -19,7 +19,7 @@ using AffineMatrix = std::array<double, 6>;
 // Rotates counter-clockwise about the image's middle, like Pillow's Image.rotate.
 AffineMatrix rotation(double degrees, int height, int width);
 // Moves the image right and down.
-AffineMatrix translation(int right, int down, int height, int width);
+AffineMatrix translation(int right, int down);
 // Like torchvision's affine() with shear [atan(x), 0] or [0, atan(y)] about the upper left corner.
 AffineMatrix shear(double x, double y);
 
@@ -57,8 +57,7 @@ inline void apply_table(const PixelArray& pixels, const ByteTable& table) {
   for (size_t i = 0; i < pixels.num_bytes(); ++i) pixels.data[i] = table[pixels.data[i]];
 }
 
-// Operations that apply a table to each channel, in place. Each is bitwise equal to the function of torchvision.transforms.functional with
-// the same name, applied to a PIL image.
+// The same for operations that apply a table to each channel.
 
 // Keeps the upper `bits` bits, 1 to 8.
 void posterize(const PixelArray& pixels, int bits);
@@ -86,9 +85,8 @@ struct BlurMemory {
   std::vector<float> blurred_rows;  // rows after the filter along x
 };
 
-// Like torchvision's gaussian_blur of a PIL image, which reflects the image at its edges. torchvision applies a two-dimensional kernel in
-// float, in an order that depends on the processor. This function is faster because it filters along x and then along y. Results may
-// therefore differ by 1 if the exact value is within about 1e-4 of the middle between two integers.
+// Like torchvision's gaussian_blur of a PIL image, which reflects the image at its edges. Filters along x and then along y, so results may
+// differ by 1 if the exact value is within about 1e-4 of the middle between two integers.
 void gaussian_blur(const PixelArray& pixels, const BlurShape& shape, BlurMemory& memory, uint8_t* out);
 
 // Bitwise equal to adjust_sharpness of torchvision.transforms.functional, applied to a PIL image.

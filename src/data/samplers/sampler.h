@@ -1,10 +1,8 @@
 #pragma once
-// The interface of samplers, which choose the samples of an epoch and their order, and their registry. New samplers belong in samplers.cpp.
+// Samplers, which choose the samples of an epoch and their order, and their registry. New samplers belong in samplers.cpp.
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,15 +11,11 @@
 
 namespace trainer::data {
 
-class Sampler {
- public:
-  virtual ~Sampler() = default;
-  // The length of the order, which is the same in every epoch.
-  virtual int64_t num_samples() const = 0;
-  // Whether the order may contain a sample more than once.
-  virtual bool repeats() const { return false; }
+struct Sampler {
+  int64_t num_samples = 0;  // the length of the order, which is the same in every epoch
   // The order of an epoch, the same on all ranks: indices in the training set, as a function of seed and epoch.
-  virtual std::vector<int64_t> order(int64_t epoch) const = 0;
+  std::function<std::vector<int64_t>(int64_t epoch)> order;
+  bool repeats = false;  // whether the order may contain a sample more than once
 };
 
 // Base class of the structs in samplers.cpp that hold the keys of a sampler.
@@ -42,29 +36,11 @@ struct SamplerContext {
 };
 
 // The functions that make samplers throw UsageError or DataError if the options do not fit the data.
-using SamplerRegistry = Registry<std::unique_ptr<Sampler>, const SamplerContext&>;
+using SamplerRegistry = Registry<Sampler, const SamplerContext&>;
 
 SamplerRegistry& sampler_registry();
 
-// The random draws of the samplers, which are the same as in PyTorch 2.11 with a CPU generator.
-
-// Adds the key num_samples, for samplers that draw by weight.
-void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples);
-
-// Throws UsageError if the training set is too large for weighted draws.
-void check_can_be_weighted(const SamplerContext& context);
-
-// Returns the result of torch.randperm(count) with the given seed.
+// The result of torch.randperm(count) with the given seed in PyTorch 2.11 on a CPU.
 std::vector<int64_t> draw_permutation(int64_t count, uint64_t seed);
-
-struct WeightedDraws {
-  std::vector<double> weights;  // one for each sample of the training set, finite and at least 0
-  int64_t num_samples = 0;
-  bool replacement = true;
-};
-
-// Draws like torch.utils.data.WeightedRandomSampler (pytorch/torch/utils/data/sampler.py) with a generator seeded with seed + epoch in each
-// epoch. Throws UsageError if there are too few samples for draws without replacement.
-std::unique_ptr<Sampler> make_weighted_sampler(WeightedDraws draws, const SamplerContext& context);
 
 }  // namespace trainer::data

@@ -1,8 +1,11 @@
+#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -15,22 +18,73 @@
 namespace trainer::data {
 namespace {
 
+// The draws are the same as in PyTorch 2.11 with a CPU generator.
+
+// torch.multinomial does not accept more weights.
+constexpr int64_t kMostWeights = int64_t{1} << 24;
+
+at::Generator make_generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+
+std::vector<int64_t> to_vector(const torch::Tensor& indices) {
+  const int64_t* data = indices.const_data_ptr<int64_t>();
+  return {data, data + indices.numel()};
+}
+
+}  // namespace
+
+std::vector<int64_t> draw_permutation(int64_t count, uint64_t seed) {
+  return to_vector(torch::randperm(count, make_generator(seed), torch::kLong));
+}
+
+namespace {
+
+void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples) {
+  keys.add("num_samples", num_samples,
+           {.min = 1,
+            .max = std::numeric_limits<int32_t>::max(),  // the order of an epoch is a list in memory
+            .unit = "images",
+            .doc = "Number of draws per epoch; null: the number of training images."});
+}
+
+void check_can_be_weighted(const SamplerContext& context) {
+  const int64_t size = context.dataset.size();
+  if (size <= kMostWeights) return;
+  throw UsageError(fmt::format("{}: the training set has {} samples, but this sampler supports at most {}; choose a different sampler",
+                               context.place_of("name"), size, kMostWeights));
+}
+
+struct WeightedDraws {
+  std::vector<double> weights;  // one for each sample of the training set, finite and at least 0
+  int64_t num_samples = 0;
+  bool replacement = true;
+};
+
+// Draws like torch.utils.data.WeightedRandomSampler (pytorch/torch/utils/data/sampler.py) with a generator seeded with seed + epoch in each
+// epoch.
+Sampler make_weighted_sampler(const WeightedDraws& draws, const SamplerContext& context) {
+  const auto num_positive = std::ranges::count_if(draws.weights, [](double weight) { return weight > 0; });
+  if (!draws.replacement && draws.num_samples > num_positive) {
+    throw UsageError(
+        fmt::format("{}: {} samples cannot be drawn without replacement, because only {} have a weight other than 0; choose at most {}, "
+                    "or set replacement: true",
+                    context.place_of("num_samples"), draws.num_samples, num_positive, num_positive));
+  }
+  const auto order = [weights = torch::tensor(draws.weights, torch::kFloat64), num_samples = draws.num_samples,
+                      replacement = draws.replacement, seed = context.seed](int64_t epoch) {
+    return to_vector(at::multinomial(weights, num_samples, replacement, make_generator(seed + static_cast<uint64_t>(epoch))));
+  };
+  return {draws.num_samples, order, draws.replacement};
+}
+
 // Each sample once, in the order of torch.utils.data.DistributedSampler (pytorch/torch/utils/data/distributed.py).
 struct ShuffledOptions : SamplerOptions {
   void describe(KeyTable&) {}
 };
 
-class Shuffled : public Sampler {
- public:
-  Shuffled(int64_t num_samples, uint64_t seed) : num_samples_(num_samples), seed_(seed) {}
-
-  int64_t num_samples() const override { return num_samples_; }
-  std::vector<int64_t> order(int64_t epoch) const override { return draw_permutation(num_samples_, seed_ + static_cast<uint64_t>(epoch)); }
-
- private:
-  int64_t num_samples_;
-  uint64_t seed_;
-};
+Sampler make_shuffled(const ShuffledOptions&, const SamplerContext& context) {
+  const auto size = context.dataset.size();
+  return {size, [size, seed = context.seed](int64_t epoch) { return draw_permutation(size, seed + static_cast<uint64_t>(epoch)); }};
+}
 
 // Samples drawn by weights from a file.
 struct WeightedOptions : SamplerOptions {
@@ -76,7 +130,7 @@ std::vector<double> read_weights(const std::string& file) {
   return weights;
 }
 
-std::unique_ptr<Sampler> make_weighted(const WeightedOptions& options, const SamplerContext& context) {
+Sampler make_weighted(const WeightedOptions& options, const SamplerContext& context) {
   check_can_be_weighted(context);
   const auto& dataset = context.dataset;
   const auto all = read_weights(options.weights);
@@ -102,7 +156,7 @@ struct ClassBalancedOptions : SamplerOptions {
   bool needs_classes() const override { return true; }
 };
 
-std::unique_ptr<Sampler> make_class_balanced(const ClassBalancedOptions& options, const SamplerContext& context) {
+Sampler make_class_balanced(const ClassBalancedOptions& options, const SamplerContext& context) {
   check_can_be_weighted(context);
   const auto& dataset = context.dataset;
   std::vector<size_t> labels;
@@ -140,22 +194,6 @@ struct SubsetOptions : SamplerOptions {
   }
 };
 
-class SubsetSampler : public Sampler {
- public:
-  SubsetSampler(std::vector<int64_t> chosen, uint64_t seed) : chosen_(std::move(chosen)), seed_(seed) {}
-
-  int64_t num_samples() const override { return static_cast<int64_t>(chosen_.size()); }
-  std::vector<int64_t> order(int64_t epoch) const override {
-    auto order = draw_permutation(num_samples(), seed_ + static_cast<uint64_t>(epoch));
-    for (auto& position : order) position = chosen_[static_cast<size_t>(position)];
-    return order;
-  }
-
- private:
-  std::vector<int64_t> chosen_;
-  uint64_t seed_;
-};
-
 int64_t size_of(const SubsetOptions& options, const SamplerContext& context) {
   const int64_t size = context.dataset.size();
   const int64_t count = options.count ? *options.count : std::llround(*options.fraction * static_cast<double>(size));
@@ -166,11 +204,16 @@ int64_t size_of(const SubsetOptions& options, const SamplerContext& context) {
                                                context.place_of("fraction"), *options.fraction, counted(size, "image")));
 }
 
-std::unique_ptr<Sampler> make_subset(const SubsetOptions& options, const SamplerContext& context) {
+Sampler make_subset(const SubsetOptions& options, const SamplerContext& context) {
   auto chosen = draw_permutation(context.dataset.size(), mix_seed(context.seed, kChoice));
   chosen.resize(static_cast<size_t>(size_of(options, context)));
   std::ranges::sort(chosen);
-  return std::make_unique<SubsetSampler>(std::move(chosen), context.seed);
+  const auto size = static_cast<int64_t>(chosen.size());
+  return {size, [chosen = std::move(chosen), size, seed = context.seed](int64_t epoch) {
+            auto order = draw_permutation(size, seed + static_cast<uint64_t>(epoch));
+            for (auto& position : order) position = chosen[static_cast<size_t>(position)];
+            return order;
+          }};
 }
 
 // Repeats each sample several times in a row in the order that all ranks share, so that a step uses several augmentations of the sample.
@@ -184,41 +227,30 @@ struct RepeatedAugmentationOptions : SamplerOptions {
   }
 };
 
-class RepeatedAugmentation : public Sampler {
- public:
-  RepeatedAugmentation(int64_t repeats, int64_t size, uint64_t seed) : repeats_(repeats), size_(size), seed_(seed) {}
-
+Sampler make_repeated_augmentation(const RepeatedAugmentationOptions& options, const SamplerContext& context) {
+  const auto size = context.dataset.size();
   // RASampler rounds down to a multiple of 256. A smaller set is not rounded, because no samples would be left.
-  int64_t num_samples() const override { return size_ < 256 ? size_ : size_ / 256 * 256; }
-  bool repeats() const override { return true; }
-  std::vector<int64_t> order(int64_t epoch) const override {
-    const auto each_once = draw_permutation(size_, seed_ + static_cast<uint64_t>(epoch));
-    std::vector<int64_t> order(static_cast<size_t>(num_samples()));
-    for (size_t i = 0; i < order.size(); ++i) order[i] = each_once[i / static_cast<size_t>(repeats_)];
+  const auto num_samples = size < 256 ? size : size / 256 * 256;
+  const auto draw = [repeats = static_cast<size_t>(options.repeats), size, num_samples, seed = context.seed](int64_t epoch) {
+    const auto each_once = draw_permutation(size, seed + static_cast<uint64_t>(epoch));
+    std::vector<int64_t> order(static_cast<size_t>(num_samples));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = each_once[i / repeats];
     return order;
-  }
-
- private:
-  int64_t repeats_;
-  int64_t size_;
-  uint64_t seed_;
-};
+  };
+  return {num_samples, draw, /*repeats=*/true};
+}
 
 }  // namespace
 
 void add_samplers(SamplerRegistry& registry) {
-  registry.add<ShuffledOptions>("shuffled", "Each sample once per epoch, in random order.", [](const auto&, const auto& context) {
-    return std::make_unique<Shuffled>(context.dataset.size(), context.seed);
-  });
+  registry.add<ShuffledOptions>("shuffled", "Each sample once per epoch, in random order.", make_shuffled);
   registry.add<WeightedOptions>("weighted", "Samples drawn by weights from a file, as by WeightedRandomSampler.", make_weighted);
   registry.add<ClassBalancedOptions>("class_balanced", "Samples drawn with weight 1 / (size of their class), with replacement.",
                                      make_class_balanced);
   registry.add<SubsetOptions>("subset", "A fixed part of the training set; each sample once per epoch, in random order.", make_subset);
-  registry.add<RepeatedAugmentationOptions>(
-      "repeated_augmentation", "Some of the samples in each epoch, each several times in a row with different augmentations.",
-      [](const auto& options, const auto& context) {
-        return std::make_unique<RepeatedAugmentation>(options.repeats, context.dataset.size(), context.seed);
-      });
+  registry.add<RepeatedAugmentationOptions>("repeated_augmentation",
+                                            "Some of the samples in each epoch, each several times in a row with different augmentations.",
+                                            make_repeated_augmentation);
 }
 
 }  // namespace trainer::data

@@ -70,9 +70,9 @@ void augment(Picture& picture, Augmentation augmentation, double magnitude) {
     case Augmentation::kShearY:
       return apply_affine(picture, shear(0, magnitude));
     case Augmentation::kTranslateX:
-      return apply_affine(picture, translation(static_cast<int>(magnitude), 0, picture.height(), picture.width()));
+      return apply_affine(picture, translation(static_cast<int>(magnitude), 0));
     case Augmentation::kTranslateY:
-      return apply_affine(picture, translation(0, static_cast<int>(magnitude), picture.height(), picture.width()));
+      return apply_affine(picture, translation(0, static_cast<int>(magnitude)));
     case Augmentation::kRotate:
       return rotate(picture, magnitude);
     case Augmentation::kBrightness:

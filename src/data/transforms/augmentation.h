@@ -45,8 +45,7 @@ double draw_sign(Augmentation augmentation, double magnitude, SampleRandom& rand
 // Bitwise equal to torchvision's _apply_op. The image has 1 or 3 channels.
 void augment(Picture& picture, Augmentation augmentation, double magnitude);
 
-// Rotates the image counter-clockwise about its middle without changing its size; pixels from outside are black. Bitwise equal to Pillow's
-// Image.rotate (src/PIL/Image.py) without interpolation.
+// Bitwise equal to Pillow's Image.rotate (src/PIL/Image.py) without interpolation.
 void rotate(Picture& picture, double degrees);
 
 }  // namespace trainer::data

@@ -102,49 +102,56 @@ constexpr SubPolicies kSvhnPolicy = {{
 }};
 // clang-format on
 
-enum class Policy { kImageNet, kCifar10, kSvhn };
+enum class Learned { kImageNet, kCifar10, kSvhn };
 
 constexpr int kNumMagnitudeBins = 10;
 
-const SubPolicies& sub_policies(Policy policy) {
+const SubPolicies& sub_policies(Learned policy) {
   switch (policy) {
-    case Policy::kImageNet:
+    case Learned::kImageNet:
       return kImageNetPolicy;
-    case Policy::kCifar10:
+    case Learned::kCifar10:
       return kCifar10Policy;
     default:
       return kSvhnPolicy;
   }
 }
 
-// Like torchvision.transforms.AutoAugment.
-class AutoAugment : public ImageTransform {
+class Policy : public ImageTransform {
  public:
-  void describe(KeyTable& keys) {
-    keys.add_choice("policy", policy_, {{"imagenet", Policy::kImageNet}, {"cifar10", Policy::kCifar10}, {"svhn", Policy::kSvhn}},
-                    {.doc = "The data set on which the pairs of operations were learned."});
-  }
-
-  Frame plan(Frame frame) const override { return frame; }
   bool moves_pixels() const override { return true; }
   bool uses_color() const override { return true; }
+
+ protected:
+  static void apply_one(Picture& picture, Augmentation augmentation, MagnitudeRange range, int64_t bin, int64_t num_bins,
+                        SampleRandom& random) {
+    const double magnitude =
+        magnitude_of(augmentation, range, static_cast<int>(bin), static_cast<int>(num_bins), picture.height(), picture.width());
+    augment(picture, augmentation, draw_sign(augmentation, magnitude, random));
+  }
+};
+
+// Like torchvision.transforms.AutoAugment.
+class AutoAugment : public Policy {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add_choice("policy", policy_, {{"imagenet", Learned::kImageNet}, {"cifar10", Learned::kCifar10}, {"svhn", Learned::kSvhn}},
+                    {.doc = "The data set on which the pairs of operations were learned."});
+  }
 
   void apply(Picture& picture, SampleRandom& random) const override {
     const auto& pairs = sub_policies(policy_);
     for (const auto& step : pairs[random.next_below(static_cast<uint32_t>(pairs.size()))]) {
-      if (!random.next_bool(step.p)) continue;
-      const double magnitude =
-          magnitude_of(step.augmentation, MagnitudeRange::kNormal, step.bin, kNumMagnitudeBins, picture.height(), picture.width());
-      augment(picture, step.augmentation, draw_sign(step.augmentation, magnitude, random));
+      if (random.next_bool(step.p)) apply_one(picture, step.augmentation, MagnitudeRange::kNormal, step.bin, kNumMagnitudeBins, random);
     }
   }
 
  private:
-  Policy policy_ = Policy::kImageNet;
+  Learned policy_ = Learned::kImageNet;
 };
 
 // Like torchvision.transforms.RandAugment.
-class RandAugment : public ImageTransform {
+class RandAugment : public Policy {
  public:
   void describe(KeyTable& keys) {
     keys.add("num_ops", num_ops_,
@@ -158,16 +165,10 @@ class RandAugment : public ImageTransform {
     });
   }
 
-  Frame plan(Frame frame) const override { return frame; }
-  bool moves_pixels() const override { return true; }
-  bool uses_color() const override { return true; }
-
   void apply(Picture& picture, SampleRandom& random) const override {
     for (int64_t i = 0; i < num_ops_; ++i) {
       const auto augmentation = kAugmentations[random.next_below(kAugmentations.size())];
-      const double magnitude = magnitude_of(augmentation, MagnitudeRange::kNormal, static_cast<int>(magnitude_),
-                                            static_cast<int>(num_magnitude_bins_), picture.height(), picture.width());
-      augment(picture, augmentation, draw_sign(augmentation, magnitude, random));
+      apply_one(picture, augmentation, MagnitudeRange::kNormal, magnitude_, num_magnitude_bins_, random);
     }
   }
 
@@ -178,22 +179,16 @@ class RandAugment : public ImageTransform {
 };
 
 // Like torchvision.transforms.TrivialAugmentWide.
-class TrivialAugmentWide : public ImageTransform {
+class TrivialAugmentWide : public Policy {
  public:
   void describe(KeyTable& keys) {
     keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});
   }
 
-  Frame plan(Frame frame) const override { return frame; }
-  bool moves_pixels() const override { return true; }
-  bool uses_color() const override { return true; }
-
   void apply(Picture& picture, SampleRandom& random) const override {
     const auto augmentation = kAugmentations[random.next_below(kAugmentations.size())];
-    const auto bin = static_cast<int>(random.next_below(static_cast<uint32_t>(num_magnitude_bins_)));
-    const double magnitude =
-        magnitude_of(augmentation, MagnitudeRange::kWide, bin, static_cast<int>(num_magnitude_bins_), picture.height(), picture.width());
-    augment(picture, augmentation, draw_sign(augmentation, magnitude, random));
+    const auto bin = random.next_below(static_cast<uint32_t>(num_magnitude_bins_));
+    apply_one(picture, augmentation, MagnitudeRange::kWide, bin, num_magnitude_bins_, random);
   }
 
  private:

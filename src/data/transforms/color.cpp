@@ -44,7 +44,6 @@ class ColorJitter : public ImageTransform {
     require_number_or_range(keys, "hue", hue_);
   }
 
-  Frame plan(Frame frame) const override { return frame; }
   bool uses_color() const override { return true; }
 
   std::string warning(const Frame&) const override {
@@ -103,7 +102,6 @@ class RandomGrayscale : public ImageTransform {
  public:
   void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is converted to grey."}); }
 
-  Frame plan(Frame frame) const override { return frame; }
   bool uses_color() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {

@@ -16,7 +16,6 @@ class RandomHorizontalFlip : public ImageTransform {
                 "mirrored image. p is the probability that the first epoch uses the mirrored image."});
   }
 
-  Frame plan(Frame frame) const override { return frame; }
   bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
@@ -33,7 +32,6 @@ class RandomVerticalFlip : public ImageTransform {
  public:
   void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."}); }
 
-  Frame plan(Frame frame) const override { return frame; }
   bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
@@ -57,7 +55,6 @@ class RandomRotation : public ImageTransform {
     require_number_or_range(keys, "degrees", degrees_);
   }
 
-  Frame plan(Frame frame) const override { return frame; }
   bool moves_pixels() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {

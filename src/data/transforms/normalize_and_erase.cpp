@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "data/transforms/transform.h"
@@ -34,9 +33,7 @@ void Normalize::describe(KeyTable& keys) {
 
 namespace {
 
-constexpr int kErasingTries = 10;
-
-// Draws boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
+// Like torchvision.transforms.RandomErasing.
 class RandomErasing : public ErasingTransform {
  public:
   void describe(KeyTable& keys) {
@@ -50,18 +47,9 @@ class RandomErasing : public ErasingTransform {
 
   Box draw_box(int height, int width, SampleRandom& random) const override {
     if (!random.next_bool(p_)) return {};
-    for (int i = 0; i < kErasingTries; ++i) {
-      const double area = static_cast<double>(height) * width * random.next_between(scale_.front(), scale_.back());
-      const double ratio = std::exp(random.next_between(std::log(ratio_.front()), std::log(ratio_.back())));
-      // Like Python's round(), rounds half to even.
-      const int box_height = static_cast<int>(std::nearbyint(std::sqrt(area * ratio)));
-      const int box_width = static_cast<int>(std::nearbyint(std::sqrt(area / ratio)));
-      if (box_height >= height || box_width >= width) continue;
-      const auto top = random.next_below(static_cast<uint32_t>(height - box_height + 1));
-      const auto left = random.next_below(static_cast<uint32_t>(width - box_width + 1));
-      return {static_cast<int>(top), static_cast<int>(left), box_height, box_width};
-    }
-    return {};
+    return draw_box_in(height, width, {scale_.front(), scale_.back()}, {ratio_.front(), ratio_.back()}, /*is_upright=*/true,
+                       /*may_fill=*/false, random)
+        .value_or(Box{});
   }
 
  private:

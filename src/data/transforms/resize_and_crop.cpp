@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "trainer/error.h"
@@ -19,9 +18,6 @@ void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
                    {"nearest", Interpolation::kNearest}},
                   {.doc = "Interpolation method, as in Pillow. All methods except nearest are antialiased."});
 }
-
-// Like Python's round(), rounds half to even.
-int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
 // Where the middle `size` pixels of an edge begin; 0 or negative if the edge is shorter than `size`.
 int begin_of_middle(int extent, int size) {

@@ -61,19 +61,14 @@ void require_number_or_range(KeyTable& keys, const std::string& key, const std::
 
 namespace {
 
-constexpr int kCropTries = 10;
-
-// Like Python's round(), rounds half to even.
-int round_half_to_even(double value) { return static_cast<int>(std::nearbyint(value)); }
-
 // The largest box in the middle of the image whose ratio is allowed.
 Box central_box(int height, int width, Range ratio) {
   Box box{0, 0, height, width};
   const double image_ratio = static_cast<double>(width) / height;
   if (image_ratio < ratio.least) {
-    box.height = round_half_to_even(width / ratio.least);
+    box.height = rounded(width / ratio.least);
   } else if (image_ratio > ratio.greatest) {
-    box.width = round_half_to_even(height * ratio.greatest);
+    box.width = rounded(height * ratio.greatest);
   }
   // The image may be so narrow that a side would be rounded to 0.
   box.height = std::clamp(box.height, 1, height);
@@ -85,19 +80,29 @@ Box central_box(int height, int width, Range ratio) {
 
 }  // namespace
 
-Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random) {
+int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
+
+std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, bool is_upright, bool may_fill, SampleRandom& random) {
   const double area = static_cast<double>(height) * width;
-  for (int i = 0; i < kCropTries; ++i) {
+  for (int i = 0; i < 10; ++i) {
     const double box_area = area * random.next_between(scale.least, scale.greatest);
     const double box_ratio = std::exp(random.next_between(std::log(ratio.least), std::log(ratio.greatest)));
-    const int box_width = round_half_to_even(std::sqrt(box_area * box_ratio));
-    const int box_height = round_half_to_even(std::sqrt(box_area / box_ratio));
-    if (box_width < 1 || box_width > width || box_height < 1 || box_height > height) continue;
+    const int first = rounded(std::sqrt(box_area * box_ratio));
+    const int second = rounded(std::sqrt(box_area / box_ratio));
+    const int box_height = is_upright ? first : second;
+    const int box_width = is_upright ? second : first;
+    const int less = may_fill ? 0 : 1;
+    if (box_width > width - less || box_height > height - less || (may_fill && std::min(box_width, box_height) < 1)) continue;
     const auto top = random.next_below(static_cast<uint32_t>(height - box_height + 1));
     const auto left = random.next_below(static_cast<uint32_t>(width - box_width + 1));
-    return {static_cast<int>(top), static_cast<int>(left), box_height, box_width};
+    return Box{static_cast<int>(top), static_cast<int>(left), box_height, box_width};
   }
-  return central_box(height, width, ratio);
+  return std::nullopt;
+}
+
+Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random) {
+  const auto box = draw_box_in(height, width, scale, ratio, /*is_upright=*/false, /*may_fill=*/true, random);
+  return box ? *box : central_box(height, width, ratio);
 }
 
 }  // namespace trainer::data

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +52,14 @@ void require_range(KeyTable& keys, const std::string& key, const std::vector<dou
 // The same, but also allows one number that is not negative.
 void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
 
-// Draws a random box in an image, with the distribution of torchvision.transforms.RandomResizedCrop (get_params in
-// torchvision/transforms/transforms.py). `scale`: fraction of the image's area; `ratio`: ratio of width to height.
+// Like Python's round(), rounds half to even.
+int rounded(double value);
+
+// Draws a box whose area is in the range `scale`, as a fraction of the image's area, and whose ratio of width to height, or with
+// `is_upright` of height to width, is in the range `ratio`; empty if it may not lie in the image after ten tries. Like get_params() of
+// RandomResizedCrop and RandomErasing in torchvision/transforms/transforms.py; only the former allows boxes as high or wide as the image.
+std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, bool is_upright, bool may_fill, SampleRandom& random);
+// For RandomResizedCrop.
 Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random);
 
 }  // namespace trainer::data

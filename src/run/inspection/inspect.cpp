@@ -151,7 +151,7 @@ class Inspector {
     }
     const auto [train, validation] =
         session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
-    Sizes sizes{.samples_per_epoch = session::make_sampler(session::recipe_of(experiment, *logger_), train)->num_samples(),
+    Sizes sizes{.samples_per_epoch = session::make_sampler(session::recipe_of(experiment, *logger_), train).num_samples,
                 .num_train = train.size(),
                 .num_validation = validation ? validation->size() : 0};
     if (dataset.is_in_memory) {

@@ -63,7 +63,7 @@ engine::DataSource make_source(const Recipe& recipe, const std::vector<Component
   return {std::move(samples), options, placement, ranks};
 }
 
-std::unique_ptr<data::Sampler> make_sampler(const Recipe& recipe, const engine::Samples& train) {
+data::Sampler make_sampler(const Recipe& recipe, const engine::Samples& train) {
   return data::sampler_registry().make(
       recipe.sampler,
       {.dataset = train.dataset(), .files = train.files(), .seed = recipe.options.loop.seed, .place_of = [&](const std::string& key) {

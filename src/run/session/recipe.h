@@ -99,7 +99,7 @@ engine::Network make_network(const Recipe& recipe, const device::Placement& plac
 engine::Data make_data(const Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks,
                        engine::TrainingSamples samples);
 // Makes the sampler of these training samples, which do not have to outlive it. Not collective. Throws UsageError and DataError.
-std::unique_ptr<data::Sampler> make_sampler(const Recipe& recipe, const engine::Samples& train);
+data::Sampler make_sampler(const Recipe& recipe, const engine::Samples& train);
 // Throws UsageError if the warm-up is not shorter than the training.
 optim::LrSchedule make_lr_schedule(const Recipe& recipe, const engine::Plan& plan);
 // Makes the loader and the batches of samples that are evaluated once. Not collective. Throws UsageError.

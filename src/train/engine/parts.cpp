@@ -106,9 +106,8 @@ SourceOptions with_batch_size(SourceOptions options, int64_t batch_size) {
 
 }  // namespace
 
-TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<const data::Sampler> sampler, data::Shards shards,
-                                      const Ranks& ranks) {
-  const auto samples_per_epoch = sampler->num_samples();
+TrainingSamples make_training_samples(OpenedSamples samples, data::Sampler sampler, data::Shards shards, const Ranks& ranks) {
+  const auto samples_per_epoch = sampler.num_samples;
   const data::ShardOptions options{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = shards};
   return {std::move(samples), data::ShardedSampler(std::move(sampler), options), samples_per_epoch};
 }

@@ -108,8 +108,7 @@ struct TrainingSamples {
   std::optional<data::TargetSummary> targets = {};  // of the training samples, for a task that needs it
 };
 // Divides the order of the sampler among the ranks. Not collective.
-TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<const data::Sampler> sampler, data::Shards shards,
-                                      const Ranks& ranks);
+TrainingSamples make_training_samples(OpenedSamples samples, data::Sampler sampler, data::Shards shards, const Ranks& ranks);
 
 // How samples become batches.
 struct SourceOptions {

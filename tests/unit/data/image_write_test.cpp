@@ -25,7 +25,7 @@ std::vector<T> write_window(const ImageView& image, const std::vector<T>& table,
   const auto count = static_cast<size_t>(image.channels * image.window_height * image.window_width);
   std::vector<T> out(count + 1, kUntouched);
   std::vector<uint8_t> memory;
-  write_image<T>(image, table, arithmetic, channels_last, memory, out.data());
+  ImageWriter<T>::write(image, table, arithmetic, channels_last, memory, out.data());
   EXPECT_EQ(out.back(), kUntouched) << "written past the end";
   out.pop_back();
   return out;
@@ -61,7 +61,7 @@ int draw_between(CounterRandom& random, int low, int high) {
   return low + static_cast<int>(random.next_below(static_cast<uint32_t>(high - low + 1)));
 }
 
-// make_table(channels), make_arithmetic(channels): return arguments of write_image().
+// make_table(channels), make_arithmetic(channels): return arguments of ImageWriter::write().
 template <class T>
 void expect_reference_for_random_windows(const auto& make_table, const auto& make_arithmetic) {
   CounterRandom random(7, 0);
@@ -116,7 +116,7 @@ void expect_that_arithmetic_equals_the_table() {
   constexpr std::array kStd = {0.2470, 0.2435, 0.2616, 1.0, 0.1};
   if (exact_arithmetic(kMean, kStd).empty()) GTEST_SKIP() << "this processor has no fused multiply-add";
   expect_reference_for_random_windows<T>(
-      [&](size_t channels) { return make_pixel_table<T>(std::span(kMean).first(channels), std::span(kStd).first(channels)); },
+      [&](size_t channels) { return ImageWriter<T>::make_table(std::span(kMean).first(channels), std::span(kStd).first(channels)); },
       [&](size_t channels) { return exact_arithmetic(std::span(kMean).first(channels), std::span(kStd).first(channels)); });
 }
 
@@ -156,7 +156,7 @@ TEST(ImageWrite, ReflectsWithoutRepeatingTheEdge) {
 TEST(ImageWrite, WindowOutsideTheImageIsAllZeroPixels) {
   const std::vector<uint8_t> pixels(3 * 4 * 4, 200);
   auto image = ImageView::whole(pixels.data(), 3, 4, 4);
-  const auto table = make_pixel_table<float>(kCifarMean, kCifarStd);
+  const auto table = ImageWriter<float>::make_table(kCifarMean, kCifarStd);
   const std::vector<float> black = {table[0], table[256], table[512]};
   image.window_height = 1;
   image.window_width = 1;
@@ -186,7 +186,7 @@ TEST(ImageWrite, EqualsTorchvisionBitForBit) {
       }
     }
   }
-  const auto table = make_pixel_table<float>(kCifarMean, kCifarStd);
+  const auto table = ImageWriter<float>::make_table(kCifarMean, kCifarStd);
   const auto arithmetic = exact_arithmetic(kCifarMean, kCifarStd);
   std::ifstream golden(TRAINER_SOURCE_DIR "/tests/golden/transforms.txt");
   size_t number = 0;
@@ -213,8 +213,8 @@ TEST(ImageWrite, EqualsTorchvisionBitForBit) {
 TEST(PixelTable, WithoutNormalisationValuesArePixelOver255) {
   const std::array zero = {0.0};
   const std::array one = {1.0};
-  const auto single = make_pixel_table<float>(zero, one);
-  const auto exact = make_pixel_table<double>(zero, one);
+  const auto single = ImageWriter<float>::make_table(zero, one);
+  const auto exact = ImageWriter<double>::make_table(zero, one);
   for (size_t pixel = 0; pixel < 256; ++pixel) {
     EXPECT_EQ(single[pixel], static_cast<float>(pixel) / 255.0F);
     EXPECT_EQ(exact[pixel], static_cast<double>(pixel) / 255.0);
@@ -222,8 +222,8 @@ TEST(PixelTable, WithoutNormalisationValuesArePixelOver255) {
 }
 
 TEST(PixelTable, EachTypeIsComputedInItsOwnPrecision) {
-  const auto single = make_pixel_table<float>(kCifarMean, kCifarStd);
-  const auto exact = make_pixel_table<double>(kCifarMean, kCifarStd);
+  const auto single = ImageWriter<float>::make_table(kCifarMean, kCifarStd);
+  const auto exact = ImageWriter<double>::make_table(kCifarMean, kCifarStd);
   int different = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_EQ(exact[i], (static_cast<double>(i % 256) / 255.0 - kCifarMean.at(i / 256)) / kCifarStd.at(i / 256));
@@ -234,8 +234,8 @@ TEST(PixelTable, EachTypeIsComputedInItsOwnPrecision) {
 }
 
 TEST(PixelTable, BFloat16IsRoundedToNearestEven) {
-  const auto single = make_pixel_table<float>(kCifarMean, kCifarStd);
-  const auto half = make_pixel_table<uint16_t>(kCifarMean, kCifarStd);
+  const auto single = ImageWriter<float>::make_table(kCifarMean, kCifarStd);
+  const auto half = ImageWriter<uint16_t>::make_table(kCifarMean, kCifarStd);
   for (size_t i = 0; i < single.size(); ++i) {
     const auto below = std::bit_cast<uint32_t>(single[i]) & 0xFFFF0000U;  // towards zero
     const double low = std::bit_cast<float>(below);
@@ -252,7 +252,7 @@ TEST(PixelTable, BFloat16IsRoundedToNearestEven) {
 TEST(PixelTable, BFloat16TiesRoundToEven) {
   const std::array means = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
   const std::array ones = {1.0, 1.0, 1.0};
-  const auto half = make_pixel_table<uint16_t>(means, ones);
+  const auto half = ImageWriter<uint16_t>::make_table(means, ones);
   EXPECT_EQ(half[0], 0x3F80);    // 1 + 2^-8 -> 1
   EXPECT_EQ(half[256], 0x3F82);  // 1 + 3 * 2^-8 -> 1 + 2^-6
   EXPECT_EQ(half[512], 0xBF80);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -35,8 +34,7 @@ class LabelledSamples : public Dataset {
 };
 
 // The sampler of a section dataloader.sampler in YAML. `part`: the samples of `files` that are trained on; null: all.
-inline std::unique_ptr<Sampler> make_sampler(const std::string& yaml, const Dataset& files, uint64_t seed = 0,
-                                             const Dataset* part = nullptr) {
+inline Sampler make_sampler(const std::string& yaml, const Dataset& files, uint64_t seed = 0, const Dataset* part = nullptr) {
   ComponentConfig component;
   config::Problems problems;
   config::read_section(

@@ -37,9 +37,9 @@ TEST(Samplers, WeightedGivesPythonsLists) {
     const auto sampler = make_sampler(file.weighted(fmt::format(", num_samples: {}, replacement: {}", each.at("num_samples").get<int64_t>(),
                                                                 each.at("replacement").get<bool>())),
                                       LabelledSamples(num_weights), each.at("seed"));
-    EXPECT_EQ(sampler->num_samples(), each.at("num_samples").get<int64_t>());
-    EXPECT_EQ(sampler->repeats(), each.at("replacement").get<bool>());
-    expect_golden(sampler->order(each.at("epoch")), each, 0);
+    EXPECT_EQ(sampler.num_samples, each.at("num_samples").get<int64_t>());
+    EXPECT_EQ(sampler.repeats, each.at("replacement").get<bool>());
+    expect_golden(sampler.order(each.at("epoch")), each, 0);
   }
 }
 
@@ -55,7 +55,7 @@ TEST(Samplers, RepeatedAugmentationGivesPythonsLists) {
     }
   }
   // Of a data set of fewer than 256 samples, Python's sampler takes none; the program's takes all.
-  EXPECT_EQ(make_sampler("{name: repeated_augmentation}", LabelledSamples(255))->num_samples(), 255);
+  EXPECT_EQ(make_sampler("{name: repeated_augmentation}", LabelledSamples(255)).num_samples, 255);
 }
 
 TEST(Samplers, WeightsAreThoseOfTheFilesBeforeAPartIsHeldOut) {
@@ -63,14 +63,14 @@ TEST(Samplers, WeightsAreThoseOfTheFilesBeforeAPartIsHeldOut) {
   const auto& files = *all;
   const Subset part(all, {1, 3, 4});
   const WeightsFile file("9\n0\n9\r\n0\n2\n9\n");
-  for (const int64_t index : make_sampler(file.weighted(", num_samples: 20"), files, 0, &part)->order(0)) EXPECT_EQ(index, 2);
-  EXPECT_EQ(make_sampler(file.weighted(), files, 0, &part)->num_samples(), 3);
+  for (const int64_t index : make_sampler(file.weighted(", num_samples: 20"), files, 0, &part).order(0)) EXPECT_EQ(index, 2);
+  EXPECT_EQ(make_sampler(file.weighted(), files, 0, &part).num_samples, 3);
   EXPECT_EQ(part.origin(1).key, all->origin(3).key);
 }
 
 TEST(Samplers, AByteOrderMarkIsNoWeight) {
   const WeightsFile file("\ufeff1\n0\n2\n");
-  EXPECT_EQ(make_sampler(file.weighted(), LabelledSamples(3))->num_samples(), 3);
+  EXPECT_EQ(make_sampler(file.weighted(), LabelledSamples(3)).num_samples, 3);
 }
 
 TEST(Samplers, WeightsThatCannotBeUsedAreRefused) {
@@ -112,7 +112,7 @@ TEST(Samplers, ClassBalancedDrawsClassesEquallyOftenAndSamplesOfAClassToo) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < 1000; ++i) labels.push_back(i % 10 == 0 ? 1 : i % 10 < 4 ? 2 : 0);
   const auto sampler = make_sampler("{name: class_balanced, num_samples: 90000}", LabelledSamples(labels), 1);
-  const auto order = sampler->order(0);
+  const auto order = sampler.order(0);
   ASSERT_EQ(order.size(), 90000U);
   std::map<int64_t, double> of_class, of_sample;
   for (const int64_t index : order) {
@@ -123,7 +123,7 @@ TEST(Samplers, ClassBalancedDrawsClassesEquallyOftenAndSamplesOfAClassToo) {
   for (const auto& [label, count] : of_class) EXPECT_NEAR(count, 30000, 4 * std::sqrt(90000.0 / 3 * 2 / 3)) << label;
   EXPECT_EQ(of_sample.size(), 100U);
   for (const auto& [index, count] : of_sample) EXPECT_NEAR(count, 300, 5 * std::sqrt(300.0)) << index;
-  EXPECT_NE(order, sampler->order(1));
+  EXPECT_NE(order, sampler.order(1));
 }
 
 TEST(Samplers, ClassBalancedNeedsLabelsOfTheClasses) {
@@ -132,20 +132,20 @@ TEST(Samplers, ClassBalancedNeedsLabelsOfTheClasses) {
         make_sampler("{name: class_balanced}", LabelledSamples({0, 1, 3}));
       },
       ThrowsMessage<DataError>("sample 2: its label is 3, but labels must be in the range 0 to 2"));
-  EXPECT_EQ(make_sampler("{name: class_balanced}", LabelledSamples({0, 1, 2}))->num_samples(), 3);
+  EXPECT_EQ(make_sampler("{name: class_balanced}", LabelledSamples({0, 1, 2})).num_samples, 3);
 }
 
 TEST(Samplers, SubsetIsTheSameInEachEpoch) {
   const LabelledSamples hundred(100);
   const auto chosen_by = [&](const std::string& yaml, uint64_t seed) {
     const auto sampler = make_sampler(yaml, hundred, seed);
-    const auto order = sampler->order(0);
-    const auto next = sampler->order(1);
+    const auto order = sampler.order(0);
+    const auto next = sampler.order(1);
     EXPECT_NE(order, next);
     EXPECT_FALSE(std::ranges::is_sorted(order));
     const std::set<int64_t> chosen(order.begin(), order.end());
     EXPECT_EQ(std::set<int64_t>(next.begin(), next.end()), chosen);
-    EXPECT_EQ(static_cast<int64_t>(chosen.size()), sampler->num_samples());
+    EXPECT_EQ(static_cast<int64_t>(chosen.size()), sampler.num_samples);
     return chosen;
   };
   const auto quarter = chosen_by("{name: subset, fraction: 0.25}", 4);

@@ -12,15 +12,9 @@ namespace trainer::data {
 namespace {
 
 // A sampler in the order of the data set.
-class InOrder : public Sampler {
- public:
-  explicit InOrder(int64_t num_samples) : num_samples_(num_samples) {}
-  int64_t num_samples() const override { return num_samples_; }
-  std::vector<int64_t> order(int64_t) const override { return first_indices(num_samples_); }
-
- private:
-  int64_t num_samples_;
-};
+Sampler in_order(int64_t num_samples) {
+  return {num_samples, [num_samples](int64_t) { return first_indices(num_samples); }};
+}
 
 ShardedSampler make_shuffled(int64_t num_samples, uint64_t seed, const ShardOptions& options) {
   return {make_sampler("{name: shuffled}", LabelledSamples(num_samples), seed), options};
@@ -37,7 +31,7 @@ TEST(ShardedSampler, GivesPythonsLists) {
           .rank = rank, .world_size = world_size, .shards = each.at("drop_last").get<bool>() ? data::Shards::kDrop : data::Shards::kPad};
       const int64_t num_samples = each.at("num_samples");
       auto sampler = each.at("shuffle").get<bool>() ? make_shuffled(num_samples, each.at("seed"), options)
-                                                    : ShardedSampler(std::make_unique<InOrder>(num_samples), options);
+                                                    : ShardedSampler(in_order(num_samples), options);
       sampler.set_epoch(each.at("epoch"));
       const auto samples = sampler.samples();
       EXPECT_TRUE(samples.occurrences.empty());

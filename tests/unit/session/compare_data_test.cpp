@@ -26,16 +26,6 @@ struct Copy {
   std::vector<int64_t> order = {0, 1, 2};
 };
 
-class Order : public data::Sampler {
- public:
-  explicit Order(std::vector<int64_t> order) : order_(std::move(order)) {}
-  int64_t num_samples() const override { return static_cast<int64_t>(order_.size()); }
-  std::vector<int64_t> order(int64_t) const override { return order_; }
-
- private:
-  std::vector<int64_t> order_;
-};
-
 class ListedImages : public data::Dataset {
  public:
   explicit ListedImages(const Copy& copy)
@@ -77,9 +67,10 @@ std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false)
     const engine::Samples samples(std::make_shared<ListedImages>(copies[rank]));
     auto train = complete();
     train.is_image = copies[rank].is_image;
-    const engine::TrainingSamples both{{.train = engine::Samples(std::make_shared<ListedImages>(train)), .validation = samples},
-                                       data::ShardedSampler(std::make_unique<Order>(copies[rank].order), data::ShardOptions{}),
-                                       3};
+    const engine::TrainingSamples both{
+        {.train = engine::Samples(std::make_shared<ListedImages>(train)), .validation = samples},
+        data::ShardedSampler({3, [order = copies[rank].order](int64_t) { return order; }}, data::ShardOptions{}),
+        3};
     const bool reads = ranks.reads_data();
     try {
       if (is_evaluation) {
