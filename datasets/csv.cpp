@@ -482,11 +482,11 @@ bool is_header(const RecordReader& first, const CsvOptions& options, const fs::p
       !options.columns.empty() || !options.group_column.empty() || (options.targets == CsvTargets::kClasses && fields.size() > 2);
   if (names_columns) {
     if (!is_image_name(fields[0])) return true;
-    throw std::runtime_error(fmt::format("line {} is an image, but {} a header with the names of the columns, such as path,cat,dog; add it",
-                                         first.line(),
-                                         !options.columns.empty()        ? "dataset.columns needs"
-                                         : !options.group_column.empty() ? "dataset.group_column needs"
-                                                                         : "columns of classes need"));
+    throw std::runtime_error(
+        fmt::format("line {} is an image, but dataset.columns, dataset.group_column and columns of classes need a header with the names of "
+                    "the columns, "
+                    "such as path,cat,dog; add it",
+                    first.line()));
   }
   if (options.targets != CsvTargets::kNumbers) return is_header_of_labels(first, folder);
   std::error_code unknown;

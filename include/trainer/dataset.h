@@ -60,9 +60,10 @@ struct ImageView {
   // Set instead of `pixels` for images of the modes kGrey16 and kRaw (ImageMode); interleaved.
   const float* values = nullptr;
   float maximum = 0;  // 255 or 65535: `values` are integers from 0 to this, and a resize rounds its results; 0: other `values`
+  uint8_t fill = 0;   // of `pixels`: the value of Padding::kZero
 
   static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
-    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false, nullptr, 0};
+    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false, nullptr, 0, 0};
   }
   bool operator==(const ImageView&) const = default;
 };

@@ -46,9 +46,9 @@ class Picture {
   int height() const { return view_.window_height; }
   int width() const { return view_.window_width; }
 
-  // Keeps the height x width pixels from (top, left) on, which may be outside the image; `padding` defines the pixels there. Reflection
-  // must extend beyond an edge by less than the image's height or width.
-  void crop(int top, int left, int height, int width, Padding padding = Padding::kZero);
+  // Keeps the height x width pixels from (top, left) on, which may be outside the image; `padding` defines the pixels there, with kZero as
+  // the value `fill` of 8-bit images. Reflection must extend beyond an edge by less than the image's height or width.
+  void crop(int top, int left, int height, int width, Padding padding = Padding::kZero, uint8_t fill = 0);
   // Mirrors left and right.
   void mirror();
   // Flips top and bottom.
@@ -98,7 +98,6 @@ class Picture {
   uint8_t* owned_ = nullptr;     // the memory last allocated for pixels
   PictureMemory& memory_;
   Picture* mask_ = nullptr;
-  bool is_mask_ = false;
 };
 
 // A sample of an epoch.

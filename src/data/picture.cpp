@@ -77,17 +77,20 @@ void Picture::copy_window() {
     return;
   }
   auto* copy = allocate(memory_.pixels, window.window_height, window.window_width);
-  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy, is_mask_ ? kNoClass : uint8_t{0});
+  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
   view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
   owned_ = copy;
 }
 
-void Picture::crop(int top, int left, int height, int width, Padding padding) {
-  if (mask_ != nullptr) mask_->crop(top, left, height, width, padding);
+void Picture::crop(int top, int left, int height, int width, Padding padding, uint8_t fill) {
+  if (mask_ != nullptr) mask_->crop(top, left, height, width, padding, kNoClass);
   const bool extends = top < 0 || left < 0 || top + height > view_.window_height || left + width > view_.window_width;
   // The stored pixels outside the window of an earlier crop must not reappear, so the window is copied.
   if (extends && !is_whole()) copy_window();
-  if (extends) view_.padding = padding;
+  if (extends) {
+    view_.padding = padding;
+    view_.fill = fill;
+  }
   view_.top += view_.flipped ? view_.window_height - height - top : top;
   view_.left += view_.mirrored ? view_.window_width - width - left : left;
   view_.window_height = height;
@@ -152,7 +155,7 @@ void Picture::flip() {
 
 void Picture::set_mask(Picture& mask) {
   mask_ = &mask;
-  mask.is_mask_ = true;
+  mask.view_.fill = kNoClass;
 }
 
 BlurMemory& Picture::blur_memory() { return memory_.blur; }

@@ -197,7 +197,7 @@ struct Pipeline::State {
     std::visit(write, table);
     if (mask_out == nullptr) return;
     const auto& labels = mask->view();
-    copy_rows(labels, 0, labels.window_height, PixelOrder::kPlanar, mask_out, kNoClass);
+    copy_rows(labels, 0, labels.window_height, PixelOrder::kPlanar, mask_out);
   }
 
   void write_values(const Sample& sample, void* out) const {

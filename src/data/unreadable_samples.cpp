@@ -1,10 +1,9 @@
-#include "data/unreadable_samples.h"
-
 #include <algorithm>
 #include <exception>
 #include <mutex>
 #include <optional>
 
+#include "data/dataset.h"
 #include "data/image_file.h"
 #include "data/threads.h"
 

@@ -163,8 +163,8 @@ void CopyWithoutReflection(const Copy<uint8_t>& copy) {
   }
 }
 
-void CopyRows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out, uint8_t padding) {
-  const Copy<uint8_t> copy{image, image.pixels, begin, end, order, out, padding};
+void CopyRows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out) {
+  const Copy<uint8_t> copy{image, image.pixels, begin, end, order, out, image.fill};
   CopyWithoutReflection(copy);
   if (image.padding == Padding::kZero) return;
   const int before = std::clamp(-image.left, 0, image.window_width);
@@ -183,8 +183,8 @@ namespace trainer::data {
 
 HWY_EXPORT(CopyRows);
 
-void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out, uint8_t padding) {
-  HWY_DYNAMIC_DISPATCH(CopyRows)(image, begin, end, order, out, padding);
+void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out) {
+  HWY_DYNAMIC_DISPATCH(CopyRows)(image, begin, end, order, out);
 }
 
 void copy_values(const ImageView& image, float* out) {

@@ -29,25 +29,6 @@ void describe_fill(KeyTable& keys, int64_t& fill) {
   keys.add("fill", fill, {.min = 0, .max = 255, .doc = "Value of the added pixels in all channels; 0 is black."});
 }
 
-// Crops to the window, and sets its pixels outside the image to `fill`.
-void crop_and_fill(Picture& picture, const Box& window, int64_t fill) {
-  const int height = picture.height();
-  const int width = picture.width();
-  picture.crop(window.top, window.left, window.height, window.width);
-  const bool is_inside = window.top >= 0 && window.left >= 0 && window.top + window.height <= height && window.left + window.width <= width;
-  if (fill == 0 || is_inside) return;
-  const auto pixels = picture.pixels();
-  const auto row_bytes = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.channels);
-  const auto begin = static_cast<size_t>(std::clamp(-window.left, 0, pixels.width)) * static_cast<size_t>(pixels.channels);
-  const auto end = static_cast<size_t>(std::clamp(width - window.left, 0, pixels.width)) * static_cast<size_t>(pixels.channels);
-  for (int y = 0; y < pixels.height; ++y) {
-    auto* const row = pixels.data + static_cast<size_t>(y) * row_bytes;
-    const bool is_added = y + window.top < 0 || y + window.top >= height;
-    std::fill(row, row + (is_added ? row_bytes : begin), static_cast<uint8_t>(fill));
-    std::fill(row + end, row + row_bytes, static_cast<uint8_t>(fill));
-  }
-}
-
 }  // namespace
 
 void Resize::describe(KeyTable& keys) {
@@ -99,8 +80,8 @@ void Letterbox::apply(Picture& picture, SampleRandom&) const {
   if (ratio > ratio_of_frame) height = std::max(rounded(static_cast<double>(picture.height()) / picture.width() * width), 1);
   if (ratio < ratio_of_frame) width = std::max(rounded(static_cast<double>(picture.width()) / picture.height() * height), 1);
   picture.resize(height, width, interpolation_);
-  crop_and_fill(picture,
-                {-rounded((size_.height() - height) * 0.5), -rounded((size_.width() - width) * 0.5), size_.height(), size_.width()}, fill_);
+  picture.crop(-rounded((size_.height() - height) * 0.5), -rounded((size_.width() - width) * 0.5), size_.height(), size_.width(),
+               Padding::kZero, static_cast<uint8_t>(fill_));
 }
 
 void Pad::describe(KeyTable& keys) {
@@ -145,12 +126,7 @@ Frame Pad::plan(Frame frame) const {
 
 void Pad::apply(Picture& picture, SampleRandom&) const {
   const auto [left, top, right, bottom] = margins();
-  const Box window{-top, -left, picture.height() + top + bottom, picture.width() + left + right};
-  if (mode_ == Padding::kReflect) {
-    picture.crop(window.top, window.left, window.height, window.width, mode_);
-  } else {
-    crop_and_fill(picture, window, fill_);
-  }
+  picture.crop(-top, -left, picture.height() + top + bottom, picture.width() + left + right, mode_, static_cast<uint8_t>(fill_));
 }
 
 void CenterCrop::describe(KeyTable& keys) {

@@ -11,9 +11,9 @@
 
 #include "base/signal.h"
 #include "base/text.h"
+#include "data/dataset.h"
 #include "data/image_file.h"
 #include "data/picture.h"
-#include "data/unreadable_samples.h"
 #include "reporting/evaluation.h"
 #include "run/session/build.h"
 #include "trainer/error.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "data/data_loader.h"
-#include "data/unreadable_samples.h"
+#include "data/dataset.h"
 #include "tests/unit/data/counting_images.h"
 #include "trainer/error.h"
 

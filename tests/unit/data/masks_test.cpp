@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "data/data_loader.h"
-#include "data/unreadable_samples.h"
+#include "data/dataset.h"
 #include "tests/unit/data/make_pipeline.h"
 #include "trainer/error.h"
 

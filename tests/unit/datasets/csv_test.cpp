@@ -29,6 +29,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // CSV files in a temporary folder.
+constexpr const char* kNeedsHeader =
+    "line 1 is an image, but dataset.columns, dataset.group_column and columns of classes need a header with the names of the columns, "
+    "such as path,cat,dog; add it";
+
 class CsvTest : public ::testing::Test {
  protected:
   CsvTest() { options_.train = path("train.csv"); }
@@ -360,8 +364,7 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
   EXPECT_THAT(images_of("image,patient,kind\n1.jpg,p1,cat\n2.jpg,p2,dog\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   EXPECT_EQ(problem_with("image,patient,label\n1.jpg,p1,cat\n"),
             "line 1 has no column \"kind\", only patient, label; correct that line or dataset.columns");
-  EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
-            "line 1 is an image, but dataset.columns needs a header with the names of the columns, such as path,cat,dog; add it");
+  EXPECT_EQ(problem_with("1.jpg,p1,cat\n"), kNeedsHeader);
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1\n"), "line 2 has 2 fields instead of 3; add what is missing after a comma");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
   options_.columns = {"kind", "patient"};
@@ -380,8 +383,7 @@ TEST_F(CsvTargetsTest, AColumnOfGroupsIsNoTarget) {
             "line 2 has an empty value in the column patient of dataset.group_column; add it");
   EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"),
             "line 1 has no column \"patient\", only kind; correct that line or dataset.group_column");
-  EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
-            "line 1 is an image, but dataset.group_column needs a header with the names of the columns, such as path,cat,dog; add it");
+  EXPECT_EQ(problem_with("1.jpg,p1,cat\n"), kNeedsHeader);
   options_.targets = CsvTargets::kNumbers;
   EXPECT_THAT(targets_of("image,patient,x,y\n1.jpg,p1,3,4\n"), ElementsAre("1.jpg 3 4"));
 }
@@ -400,8 +402,7 @@ TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
   EXPECT_THAT(targets_in(*open(factory(), data::Split::kValidation)), ElementsAre("4.jpg 1 0"));
   EXPECT_EQ(problem_with("path,dog,cat\n1.jpg,1,2\n"), "line 2 has \"2\" in the column cat; write 1 for an image of that class, else 0");
   EXPECT_EQ(problem_with("path,dog,dog\n1.jpg,1,0\n"), "line 1 has two columns named \"dog\"; rename one of them");
-  EXPECT_EQ(problem_with("1.jpg,1,0\n"),
-            "line 1 is an image, but columns of classes need a header with the names of the columns, such as path,cat,dog; add it");
+  EXPECT_EQ(problem_with("1.jpg,1,0\n"), kNeedsHeader);
 }
 
 TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
