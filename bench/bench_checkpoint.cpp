@@ -2,8 +2,8 @@
 
 #include "bench/serve.h"
 #include "bench/training.h"
-#include "checkpoint/pytorch_file.h"
 #include "train/engine/checkpoints.h"
+#include "trainer/checkpoint.h"
 
 namespace trainer::bench {
 namespace {
@@ -45,7 +45,7 @@ class CheckpointedTraining {
       answer["written"].push_back(pause + listener_.seconds);
       answer["load"].push_back(seconds_of([&] {
         const auto file = saver_.store().file_of(run_.progress.step);
-        checkpoints_.load(state::View(checkpoint::read_pytorch_file(file), file.string()));
+        checkpoints_.load(state::View(checkpoint::load(file), file.string()));
       }));
     }
     return answer;

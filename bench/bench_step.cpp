@@ -2,7 +2,7 @@
 
 #include "bench/serve.h"
 #include "bench/training.h"
-#include "checkpoint/pytorch_file.h"
+#include "trainer/checkpoint.h"
 #include "trainer/state.h"
 
 int main(int argc, char** argv) {
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   const auto& placement = process.parts.network.placement;
   bench::Training training(process.parts, options);
   if (!given.empty()) {
-    const auto tree = checkpoint::read_pytorch_file(given);
+    const auto tree = checkpoint::load(given);
     const state::View view(tree, given);
     for (const double loss : training.losses(view.at("images").tensor(), view.at("targets").tensor())) fmt::print("{:.17g} ", loss);
     fmt::print("\n");

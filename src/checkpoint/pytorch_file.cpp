@@ -192,12 +192,6 @@ class TorchZip {
 
 }  // namespace
 
-state::Tree read_pytorch_file(const std::filesystem::path& path) {
-  const FileAccess access("reading", path);
-  const auto file = map_file(path);
-  return read_pytorch_file(file.bytes(), path.string());
-}
-
 state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.empty()) refuse_empty(source);
   return TorchZip(bytes, source).read();

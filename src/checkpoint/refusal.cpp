@@ -15,9 +15,7 @@ void refuse(std::string_view source, std::string_view what, std::string_view fix
   throw CheckpointError(fmt::format("{}: {}; {}", source, what, fix));
 }
 
-void refuse_damaged(std::string_view source, std::string_view what) {
-  refuse(source, what, "the file is damaged: copy it again from an intact file, or save it again");
-}
+void refuse_damaged(std::string_view source, std::string_view what) { refuse(source, what, kDamagedFix); }
 
 void refuse_empty(std::string_view source) { refuse_damaged(source, "is empty"); }
 

@@ -12,6 +12,7 @@ namespace trainer::checkpoint {
 
 // Throws CheckpointError: "<source>: <what>; <fix>".
 [[noreturn]] void refuse(std::string_view source, std::string_view what, std::string_view fix);
+inline constexpr const char* kDamagedFix = "the file is damaged: copy it again from an intact file, or save it again";
 // Throws CheckpointError for content that no correct writer produces; the message says that the file is damaged.
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
 [[noreturn]] void refuse_empty(std::string_view source);

@@ -7,9 +7,10 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/refusal.h"
@@ -101,40 +102,21 @@ void write_safetensors(const Safetensors& content, Output& output) {
   }
 }
 
-Safetensors read_safetensors(const std::filesystem::path& path) {
-  const FileAccess access("reading", path);
-  const auto file = map_file(path);
-  return read_safetensors(file.bytes(), path.string());
-}
-
-Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source) {
-  if (bytes.empty()) refuse_empty(source);
-  if (bytes.size() < kLengthSize) refuse_damaged(source, "is too short to contain the length of a header");
-  const auto length = load<uint64_t>(bytes.data());
-  const auto rest = bytes.subspan(kLengthSize);
-  if (length > kMaxSafetensorsHeader) {
-    refuse_damaged(source, fmt::format("states a header of {} bytes, which is more than safetensors allows", length));
-  }
-  if (length > rest.size())
-    refuse_damaged(source, fmt::format("states a header of {} bytes, but only {} bytes follow", length, rest.size()));
-  const std::string_view json(reinterpret_cast<const char*>(rest.data()), length);
-  const auto values = rest.subspan(length);
-  Budget budget(bytes.size(), source);
-  auto header = parse_safetensors_header(json, values.size(), source, budget);
-  budget.take(values.size());
-  Safetensors content;
-  for (auto& [name, dtype, shape, begin, end] : header.tensors) {
-    auto tensor = torch::empty(shape, torch::dtype(dtype->type));
-    if (end > begin) std::memcpy(tensor.mutable_data_ptr(), &values[begin], end - begin);
-    content.tensors.add(std::move(name), std::move(tensor));
-  }
-  content.metadata = std::move(header.metadata);
-  return content;
-}
-
 namespace {
 
-using Tensor = SafetensorsHeader::Tensor;
+struct Tensor {
+  std::string name;
+  const Dtype* dtype = nullptr;
+  std::vector<int64_t> shape;
+  // Byte offsets from the end of the header.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct Header {
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
 
 // Receives the JSON's tokens from the parser and allows only the nesting of the format. No tree of the JSON is built, because it would need
 // many times the size of the text.
@@ -142,7 +124,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
   Handler(const std::string& source, Budget& budget) : source_(source), budget_(budget) {}
 
-  SafetensorsHeader take() { return std::move(header_); }
+  Header take() { return std::move(header_); }
 
   bool null() override { unexpected("null"); }
   bool boolean(bool) override { unexpected("a boolean"); }
@@ -250,7 +232,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& source_;
   Budget& budget_;
-  SafetensorsHeader header_;
+  Header header_;
   Place place_ = Place::kOutside;
   std::string key_;
   bool has_shape_ = false;
@@ -292,9 +274,8 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
   if (end != num_bytes) refuse_damaged(source, fmt::format("its tensors need {} bytes, but {} bytes follow the header", end, num_bytes));
 }
 
-}  // namespace
-
-SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
+// `json` is the header, `num_bytes` the number of bytes after it.
+Header parse_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
   // If the JSON is one long string, the buffers of the parser need up to four times its size.
   budget.take(4, json.size());
   Handler handler(source, budget);
@@ -304,6 +285,33 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_b
   for (const auto& tensor : header.tensors) check_size(tensor, source);
   check_places(header.tensors, num_bytes, source);
   return header;
+}
+
+}  // namespace
+
+Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source) {
+  if (bytes.empty()) refuse_empty(source);
+  if (bytes.size() < kLengthSize) refuse_damaged(source, "is too short to contain the length of a header");
+  const auto length = load<uint64_t>(bytes.data());
+  const auto rest = bytes.subspan(kLengthSize);
+  if (length > kMaxSafetensorsHeader) {
+    refuse_damaged(source, fmt::format("states a header of {} bytes, which is more than safetensors allows", length));
+  }
+  if (length > rest.size())
+    refuse_damaged(source, fmt::format("states a header of {} bytes, but only {} bytes follow", length, rest.size()));
+  const std::string_view json(reinterpret_cast<const char*>(rest.data()), length);
+  const auto values = rest.subspan(length);
+  Budget budget(bytes.size(), source);
+  auto header = parse_header(json, values.size(), source, budget);
+  budget.take(values.size());
+  Safetensors content;
+  for (auto& [name, dtype, shape, begin, end] : header.tensors) {
+    auto tensor = torch::empty(shape, torch::dtype(dtype->type));
+    if (end > begin) std::memcpy(tensor.mutable_data_ptr(), &values[begin], end - begin);
+    content.tensors.add(std::move(name), std::move(tensor));
+  }
+  content.metadata = std::move(header.metadata);
+  return content;
 }
 
 }  // namespace trainer::checkpoint

@@ -5,302 +5,135 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
+#include <deque>
 #include <optional>
-#include <span>
-#include <string>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/text.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/pickle_opcodes.h"
-#include "checkpoint/refusal.h"
 
 namespace trainer::checkpoint {
 namespace {
 
 using little_endian::load;
 
-class Unpickler {
+// States what is wrong in a pickle program, and what the user can do. unpickle() adds the position in the program.
+class PickleError : public std::runtime_error {
  public:
-  Unpickler(std::span<const uint8_t> bytes, StorageIds storage_ids, const StorageLoader& load_storage, Budget& budget)
-      : program_(bytes), storage_ids_(storage_ids), load_storage_(load_storage), budget_(budget), objects_(budget) {}
+  static constexpr const char* kSaveData =
+      "save a dictionary of tensors, numbers, strings, lists and dictionaries with torch.save, such as a state_dict";
 
-  state::Tree run() {
-    for (auto opcode = next_opcode(); opcode != Opcode::kStop; opcode = next_opcode()) {
-      auto object = constant(opcode);
-      if (!object) object = derived(opcode);
-      if (object) {
-        push_object(*object);
-      } else {
-        act(opcode);
-      }
-    }
-    const auto result = pop();
-    if (!stack_.empty() || !marks_.empty()) throw PickleError("ends with unused objects or marks on its stack");
-    return to_tree(objects_, result, budget_);
-  }
+  explicit PickleError(const std::string& what, const char* fix = kSaveData) : std::runtime_error(what), fix_(fix) {}
 
-  // Byte offset of the current instruction.
-  size_t position() const { return position_; }
-  // After run(): the program's length in bytes.
-  size_t program_size() const { return next_; }
+  const char* fix() const { return fix_; }
 
  private:
-  const uint8_t* take(size_t size) {
-    if (size > program_.size() - next_) throw PickleEndError("ends in the middle of an instruction");
-    const auto* bytes = program_.data() + next_;
-    next_ += size;
-    return bytes;
-  }
-
-  template <typename T>
-  T number() {
-    return load<T>(take(sizeof(T)));
-  }
-
-  Opcode next_opcode() {
-    position_ = next_;
-    return static_cast<Opcode>(number<uint8_t>());
-  }
-
-  std::string_view text(size_t size) { return {reinterpret_cast<const char*>(take(size)), size}; }
-
-  std::string_view line() {
-    const auto rest = program_.subspan(next_);
-    const auto content = text(static_cast<size_t>(std::ranges::find(rest, '\n') - rest.begin()));
-    take(1);
-    return content;
-  }
-
-  void push_object(ObjectId id) { push(stack_, id, budget_); }
-
-  // Throws PickleError if there is no object above the last mark.
-  ObjectId top() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("pops an object from an empty stack");
-    return stack_.back();
-  }
-
-  ObjectId pop() {
-    const auto id = top();
-    stack_.pop_back();
-    return id;
-  }
-
-  // Pops the objects that were pushed since the last mark.
-  std::vector<ObjectId> pop_to_mark() {
-    if (marks_.empty()) throw PickleError("pops objects up to a mark, but there is no mark");
-    const auto first = stack_.begin() + marks_.back();
-    budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
-    std::vector<ObjectId> ids(first, stack_.end());
-    stack_.erase(first, stack_.end());
-    marks_.pop_back();
-    return ids;
-  }
-
-  // If the instruction makes an object from the program's bytes alone, returns the object; nullopt for other instructions.
-  std::optional<ObjectId> constant(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kNone:
-        return Objects::kNone;
-      case Opcode::kNewTrue:
-        return Objects::kTrue;
-      case Opcode::kNewFalse:
-        return Objects::kFalse;
-      case Opcode::kEmptyTuple:
-        return Objects::kEmptyTuple;
-      case Opcode::kEmptyList:
-        return objects_.add(List{});
-      case Opcode::kEmptyDict:
-        return objects_.add(Dict{false, {}});
-      case Opcode::kBinInt:
-        return objects_.add(int64_t{static_cast<int32_t>(number<uint32_t>())});
-      case Opcode::kBinInt1:
-        return objects_.add(int64_t{number<uint8_t>()});
-      case Opcode::kBinInt2:
-        return objects_.add(int64_t{number<uint16_t>()});
-      case Opcode::kLong1:
-        return objects_.add(long_integer());
-      case Opcode::kBinFloat:
-        return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
-      case Opcode::kBinUnicode:
-      case Opcode::kBinString:
-        return objects_.add(text(number<uint32_t>()));
-      case Opcode::kShortBinString:
-        return objects_.add(text(number<uint8_t>()));
-      case Opcode::kGlobal: {
-        const auto module = line();
-        return objects_.add(find_global(module, line()));
-      }
-      default:
-        return std::nullopt;
-    }
-  }
-
-  // A two's complement integer, preceded by its length in bytes.
-  int64_t long_integer() {
-    const size_t size = number<uint8_t>();
-    const auto* bytes = take(size);
-    if (size > sizeof(int64_t)) throw PickleError("contains an integer of more than 64 bits");
-    uint64_t value = size > 0 && (bytes[size - 1] & 0x80) != 0 ? ~uint64_t{0} : 0;
-    for (size_t i = size; i > 0; --i) value = value << 8 | bytes[i - 1];
-    return static_cast<int64_t>(value);
-  }
-
-  // If the instruction makes an object from earlier objects or finds one, returns the object; nullopt for other instructions.
-  std::optional<ObjectId> derived(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kTuple:
-        return objects_.add(Tuple{pop_to_mark()});
-      case Opcode::kTuple1:
-        return tuple(1);
-      case Opcode::kTuple2:
-        return tuple(2);
-      case Opcode::kTuple3:
-        return tuple(3);
-      case Opcode::kBinGet:
-        return get(number<uint8_t>());
-      case Opcode::kLongBinGet:
-        return get(number<uint32_t>());
-      case Opcode::kReduce: {
-        const auto arguments = pop();
-        return call(objects_, budget_, pop(), arguments);
-      }
-      case Opcode::kBinPersId:
-        return objects_.add(load_storage(objects_, pop(), storage_ids_, load_storage_));
-      default:
-        return std::nullopt;
-    }
-  }
-
-  ObjectId tuple(size_t size) {
-    budget_.take(size, sizeof(ObjectId));
-    std::vector<ObjectId> elements(size);
-    for (size_t i = size; i > 0; --i) elements[i - 1] = pop();
-    return objects_.add(Tuple{std::move(elements)});
-  }
-
-  template <typename T>
-  T& top_as(const char* action) {
-    auto* object = std::get_if<T>(&objects_[top()]);
-    if (object == nullptr) throw PickleError(fmt::format("{} {}", action, describe(objects_[top()])));
-    return *object;
-  }
-
-  void extend(const std::vector<ObjectId>& elements) {
-    auto& list = top_as<List>("appends to");
-    for (const auto element : elements) push(list.elements, element, budget_);
-  }
-
-  void set_items(const std::vector<ObjectId>& contents) {
-    auto& dict = top_as<Dict>("sets items of");
-    if (contents.size() % 2 != 0) throw PickleError("sets an item of a dictionary without a value");
-    for (const auto id : contents) push(dict.contents, id, budget_);
-  }
-
-  // Runs an instruction that makes no object.
-  void act(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kProto:
-        if (const unsigned protocol = number<uint8_t>(); protocol != kProtocol) {
-          throw PickleError(fmt::format("has pickle protocol {}, which only Python can read", protocol),
-                            "save it again with torch.save without the argument pickle_protocol");
-        }
-        return;
-      case Opcode::kMark:
-        return push(marks_, static_cast<uint32_t>(stack_.size()), budget_);
-      case Opcode::kBinPut:
-        return put(number<uint8_t>());
-      case Opcode::kLongBinPut:
-        return put(number<uint32_t>());
-      case Opcode::kAppend:
-        return extend({pop()});
-      case Opcode::kAppends:
-        return extend(pop_to_mark());
-      case Opcode::kSetItem: {
-        const auto value = pop();
-        return set_items({pop(), value});
-      }
-      case Opcode::kSetItems:
-        return set_items(pop_to_mark());
-      case Opcode::kBuild: {
-        const auto state = pop();
-        return set_state(objects_, budget_, top(), state);
-      }
-      default:
-        throw PickleError(fmt::format("contains the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
-    }
-  }
-
-  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, so an index of half the program's size or more
-  // is not valid and would only request memory.
-  void put(size_t index) {
-    if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the index {}, which is too large", index));
-    while (memo_.size() <= index) push(memo_, kNothing, budget_);
-    memo_[index] = top();
-  }
-
-  ObjectId get(size_t index) const {
-    if (index >= memo_.size() || memo_[index] == kNothing)
-      throw PickleError(fmt::format("reads the object with index {}, which it has not stored", index));
-    return memo_[index];
-  }
-
-  static constexpr ObjectId kNothing = ~ObjectId{0};
-
-  std::span<const uint8_t> program_;
-  StorageIds storage_ids_;
-  const StorageLoader& load_storage_;
-  Budget& budget_;
-  Objects objects_;
-  size_t position_ = 0;
-  size_t next_ = 0;
-  std::vector<ObjectId> stack_;
-  std::vector<uint32_t> marks_;  // the stack's size at each mark
-  std::vector<ObjectId> memo_;
+  const char* fix_;
 };
 
-}  // namespace
+// The objects that a pickle program makes. They refer to each other by index, so an object can contain itself; all are freed together.
 
-Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, StorageIds storage_ids, const StorageLoader& load_storage,
-                   Budget& budget) {
-  Unpickler unpickler(bytes, storage_ids, load_storage, budget);
-  const auto where = [&] { return fmt::format("{}, byte {}", source, unpickler.position()); };
-  try {
-    auto tree = unpickler.run();
-    return {std::move(tree), unpickler.program_size()};
-  } catch (const PickleEndError& error) {
-    refuse_damaged(where(), error.what());
-  } catch (const PickleError& error) {
-    refuse(where(), error.what(), error.fix());
-  }
-}
+using ObjectId = uint32_t;
 
+// A function, class or constant outside a pickle program that the program may use; all others are refused.
+struct Global {
+  enum class Kind : uint8_t {
+    kOrderedDict,
+    kCounter,
+    kSize,
+    kDevice,
+    kRebuildTensor,
+    kRebuildTensorV2,
+    kRebuildTensorV3,
+    kRebuildParameter,
+    kParameter,
+    kStorage,  // of `dtype`, or of bytes if that is nullptr
+    kDtype,
+  };
+  Kind kind;
+  const Dtype* dtype = nullptr;
+};
+
+// The bytes [begin, begin + size) of `memory`: all of it, or a view.
+struct Storage {
+  torch::Storage memory;
+  const Dtype* dtype;  // nullptr for untyped bytes
+  uint64_t begin;
+  uint64_t size;
+};
+
+struct Tuple {
+  std::vector<ObjectId> elements;
+};
+
+struct List {
+  std::vector<ObjectId> elements;
+};
+
+struct Dict {
+  bool is_ordered;                 // a collections.OrderedDict
+  std::vector<ObjectId> contents;  // key, value, key, value, ...
+};
+
+// A std::string_view points into the pickle program or into the texts of Objects.
+using Object = std::variant<std::monostate, bool, int64_t, double, std::string_view, Global, Storage, torch::Tensor, Tuple, List, Dict>;
+
+// Describes an object for a message: "a list".
 const char* describe(const Object& object) {
   constexpr const char* kNames[] = {"None",      "a boolean", "an integer", "a number", "a string",    "a function or type",
                                     "a storage", "a tensor",  "a tuple",    "a list",   "a dictionary"};
   return kNames[object.index()];
 }
 
-Objects::Objects(Budget& budget) : budget_(budget) {
-  add({});
-  add(false);
-  add(true);
-  add(Tuple{});
+// Like push_back(), but takes the memory from `budget`.
+template <typename T>
+void push(std::vector<T>& vector, T value, Budget& budget) {
+  if (vector.size() == vector.capacity()) {
+    const size_t capacity = vector.empty() ? 4 : 2 * vector.size();
+    budget.take(capacity, sizeof(T));
+    vector.reserve(capacity);
+  }
+  vector.push_back(value);
 }
 
-ObjectId Objects::add(Object object) {
-  budget_.take(sizeof(Object));
-  objects_.push_back(std::move(object));
-  return static_cast<ObjectId>(objects_.size() - 1);
-}
+class Objects {
+ public:
+  explicit Objects(Budget& budget) : budget_(budget) {
+    add({});
+    add(false);
+    add(true);
+    add(Tuple{});
+  }
 
-ObjectId Objects::add_text(const std::string& text) {
-  budget_.take(sizeof(std::string) + text.size());
-  return add(std::string_view(texts_.emplace_back(text)));
-}
+  ObjectId add(Object object) {
+    budget_.take(sizeof(Object));
+    objects_.push_back(std::move(object));
+    return static_cast<ObjectId>(objects_.size() - 1);
+  }
+  // Keeps a copy of `text`.
+  ObjectId add_text(const std::string& text) {
+    budget_.take(sizeof(std::string) + text.size());
+    return add(std::string_view(texts_.emplace_back(text)));
+  }
+  Object& operator[](ObjectId id) { return objects_[id]; }
+  const Object& operator[](ObjectId id) const { return objects_[id]; }
 
-namespace {
+  // The constructor adds None, False, True and an empty tuple, with these indices.
+  static constexpr ObjectId kNone = 0;
+  static constexpr ObjectId kFalse = 1;
+  static constexpr ObjectId kTrue = 2;
+  static constexpr ObjectId kEmptyTuple = 3;
+
+ private:
+  Budget& budget_;
+  std::deque<Object> objects_;
+  std::deque<std::string> texts_;
+};
 
 [[noreturn]] void refuse_id() { throw PickleError("refers to an external object that is not a storage"); }
 
@@ -318,9 +151,8 @@ const std::vector<ObjectId>& parts(const Objects& objects, ObjectId id, size_t c
   return elements;
 }
 
-}  // namespace
-
-Storage load_storage(const Objects& objects, ObjectId id, StorageIds ids, const StorageLoader& load) {
+// The storage with this persistent id.
+Storage storage_of(const Objects& objects, ObjectId id, StorageIds ids, const StorageLoader& load) {
   const auto& elements = parts(objects, id, ids == StorageIds::kWithView ? 6 : 5);
   const auto type = get<Global>(objects, elements[1]);
   if (get<std::string_view>(objects, elements[0]) != "storage" || type.kind != Global::Kind::kStorage) refuse_id();
@@ -346,18 +178,10 @@ Storage load_storage(const Objects& objects, ObjectId id, StorageIds ids, const 
           static_cast<uint64_t>(count) * element_size};
 }
 
-torch::Storage allocate_storage(uint64_t size, Budget& budget) {
-  constexpr size_t kStorageMemory = 512;
-  budget.take(kStorageMemory);
-  budget.take(size);
-  return {torch::Storage::use_byte_size_t(), static_cast<int64_t>(size), c10::GetCPUAllocator(), /*resizable=*/true};
-}
-
-namespace {
-
 // More levels than any checkpoint has, but few enough for the call stack.
 constexpr int kMaxDepth = 100;
 
+// Converts objects to a tree. Refuses what a tree cannot represent: a function, an object that contains itself, two equal keys.
 class TreeMaker {
  public:
   TreeMaker(const Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
@@ -369,11 +193,12 @@ class TreeMaker {
 
  private:
   state::Tree make(std::monostate, int) { return {}; }
-  state::Tree make(bool content, int) { return content; }
-  state::Tree make(int64_t content, int) { return content; }
-  state::Tree make(double content, int) { return content; }
+  // A boolean, a number or a tensor.
+  template <typename T>
+  state::Tree make(const T& content, int) {
+    return content;
+  }
   state::Tree make(std::string_view content, int) { return copy(content); }
-  state::Tree make(const torch::Tensor& content, int) { return content; }
   state::Tree make(const Tuple& content, int depth) { return list(content.elements, depth); }
   state::Tree make(const List& content, int depth) { return list(content.elements, depth); }
 
@@ -439,12 +264,6 @@ class TreeMaker {
   Budget& budget_;
 };
 
-}  // namespace
-
-state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget) { return TreeMaker(objects, budget).make(id, 0); }
-
-namespace {
-
 using Arguments = std::span<const ObjectId>;
 
 class Caller {
@@ -456,13 +275,9 @@ class Caller {
       case Global::Kind::kOrderedDict:
         return ordered_dict(arguments);
       case Global::Kind::kCounter:
-        expect_count(arguments, 1, 1);
-        get<Dict>(arguments[0]);
-        return arguments[0];
+        return first<Dict>(arguments, 1, 1);
       case Global::Kind::kSize:
-        expect_count(arguments, 1, 1);
-        get<Tuple>(arguments[0]);
-        return arguments[0];
+        return first<Tuple>(arguments, 1, 1);
       case Global::Kind::kDevice:
         return device(arguments);
       case Global::Kind::kRebuildTensor:
@@ -473,15 +288,11 @@ class Caller {
       case Global::Kind::kRebuildTensorV3:
         return rebuild_tensor_v3(arguments);
       case Global::Kind::kRebuildParameter:
-        expect_count(arguments, 3, 3);
-        get<torch::Tensor>(arguments[0]);
+        first<torch::Tensor>(arguments, 3, 3);
         expect_empty(arguments[2], "hooks");
         return arguments[0];
       case Global::Kind::kParameter:
-        expect_count(arguments, 1, 2);
-        get<torch::Tensor>(arguments[0]);
-        if (arguments.size() == 2) get<bool>(arguments[1]);
-        return arguments[0];
+        return first<torch::Tensor>(arguments, 1, 2);
       case Global::Kind::kStorage:
       case Global::Kind::kDtype:
         break;
@@ -489,7 +300,9 @@ class Caller {
     throw PickleError("calls a type that is not a function");
   }
 
-  void set_state(ObjectId object, ObjectId state) {
+  // Accepts and ignores the state that torch.save stores besides an object's content: an OrderedDict's attributes (such as a state_dict's
+  // _metadata), and whether a parameter requires gradients.
+  void set_state(ObjectId object, ObjectId state) const {
     const auto& content = objects_[object];
     if (std::holds_alternative<torch::Tensor>(content)) return set_parameter_state(state);
     const auto* dict = std::get_if<Dict>(&content);
@@ -517,6 +330,14 @@ class Caller {
     if (value == nullptr)
       throw PickleError(fmt::format("calls a function with {} where it expects {}", describe(objects_[id]), describe(T{})));
     return *value;
+  }
+
+  // The first argument, which must be a T.
+  template <typename T>
+  ObjectId first(Arguments arguments, size_t least, size_t most) const {
+    expect_count(arguments, least, most);
+    get<T>(arguments[0]);
+    return arguments[0];
   }
 
   // Refuses a tensor with attributes that a state::Tree cannot contain. `what`: the attributes, for the message.
@@ -641,8 +462,6 @@ class Caller {
   Budget& budget_;
 };
 
-}  // namespace
-
 Global find_global(std::string_view module, std::string_view name) {
   using Kind = Global::Kind;
   if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
@@ -662,15 +481,272 @@ Global find_global(std::string_view module, std::string_view name) {
   throw PickleError(fmt::format("uses {}, which is not plain data and is never executed", in_quotes(fmt::format("{}.{}", module, name))));
 }
 
-ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {
-  const auto* global = std::get_if<Global>(&objects[function]);
-  const auto* tuple = std::get_if<Tuple>(&objects[arguments]);
-  if (global == nullptr || tuple == nullptr) {
-    throw PickleError(fmt::format("calls {} with {}", describe(objects[function]), describe(objects[arguments])));
+class Unpickler {
+ public:
+  Unpickler(std::span<const uint8_t> bytes, StorageIds storage_ids, const StorageLoader& load_storage, Budget& budget)
+      : program_(bytes), storage_ids_(storage_ids), load_storage_(load_storage), budget_(budget), objects_(budget) {}
+
+  state::Tree run() {
+    for (auto opcode = next_opcode(); opcode != Opcode::kStop; opcode = next_opcode()) {
+      auto object = constant(opcode);
+      if (!object) object = derived(opcode);
+      if (object) {
+        push_object(*object);
+      } else {
+        act(opcode);
+      }
+    }
+    const auto result = pop();
+    if (!stack_.empty() || !marks_.empty()) throw PickleError("ends with unused objects or marks on its stack");
+    return TreeMaker(objects_, budget_).make(result, 0);
   }
-  return Caller(objects, budget).call(*global, tuple->elements);
+
+  // Byte offset of the current instruction.
+  size_t position() const { return position_; }
+  // After run(): the program's length in bytes.
+  size_t program_size() const { return next_; }
+
+ private:
+  const uint8_t* take(size_t size) {
+    if (size > program_.size() - next_) throw PickleError("ends in the middle of an instruction", kDamagedFix);
+    const auto* bytes = program_.data() + next_;
+    next_ += size;
+    return bytes;
+  }
+
+  template <typename T>
+  T number() {
+    return load<T>(take(sizeof(T)));
+  }
+
+  Opcode next_opcode() {
+    position_ = next_;
+    return static_cast<Opcode>(number<uint8_t>());
+  }
+
+  std::string_view text(size_t size) { return {reinterpret_cast<const char*>(take(size)), size}; }
+
+  std::string_view line() {
+    const auto rest = program_.subspan(next_);
+    const auto content = text(static_cast<size_t>(std::ranges::find(rest, '\n') - rest.begin()));
+    take(1);
+    return content;
+  }
+
+  void push_object(ObjectId id) { push(stack_, id, budget_); }
+
+  // Throws PickleError if there is no object above the last mark.
+  ObjectId top() const {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("pops an object from an empty stack");
+    return stack_.back();
+  }
+
+  ObjectId pop() {
+    const auto id = top();
+    stack_.pop_back();
+    return id;
+  }
+
+  // Pops the objects that were pushed since the last mark.
+  std::vector<ObjectId> pop_to_mark() {
+    if (marks_.empty()) throw PickleError("pops objects up to a mark, but there is no mark");
+    const auto first = stack_.begin() + marks_.back();
+    budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
+    std::vector<ObjectId> ids(first, stack_.end());
+    stack_.erase(first, stack_.end());
+    marks_.pop_back();
+    return ids;
+  }
+
+  // If the instruction makes an object from the program's bytes alone, returns the object; nullopt for other instructions.
+  std::optional<ObjectId> constant(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kNone:
+        return Objects::kNone;
+      case Opcode::kNewTrue:
+        return Objects::kTrue;
+      case Opcode::kNewFalse:
+        return Objects::kFalse;
+      case Opcode::kEmptyTuple:
+        return Objects::kEmptyTuple;
+      case Opcode::kEmptyList:
+        return objects_.add(List{});
+      case Opcode::kEmptyDict:
+        return objects_.add(Dict{false, {}});
+      case Opcode::kBinInt:
+        return objects_.add(int64_t{static_cast<int32_t>(number<uint32_t>())});
+      case Opcode::kBinInt1:
+        return objects_.add(int64_t{number<uint8_t>()});
+      case Opcode::kBinInt2:
+        return objects_.add(int64_t{number<uint16_t>()});
+      case Opcode::kLong1:
+        return objects_.add(long_integer());
+      case Opcode::kBinFloat:
+        return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
+      case Opcode::kBinUnicode:
+      case Opcode::kBinString:
+        return objects_.add(text(number<uint32_t>()));
+      case Opcode::kShortBinString:
+        return objects_.add(text(number<uint8_t>()));
+      case Opcode::kGlobal: {
+        const auto module = line();
+        return objects_.add(find_global(module, line()));
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // A two's complement integer, preceded by its length in bytes.
+  int64_t long_integer() {
+    const size_t size = number<uint8_t>();
+    const auto* bytes = take(size);
+    if (size > sizeof(int64_t)) throw PickleError("contains an integer of more than 64 bits");
+    uint64_t value = size > 0 && (bytes[size - 1] & 0x80) != 0 ? ~uint64_t{0} : 0;
+    for (size_t i = size; i > 0; --i) value = value << 8 | bytes[i - 1];
+    return static_cast<int64_t>(value);
+  }
+
+  // If the instruction makes an object from earlier objects or finds one, returns the object; nullopt for other instructions.
+  std::optional<ObjectId> derived(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kTuple:
+        return objects_.add(Tuple{pop_to_mark()});
+      case Opcode::kTuple1:
+        return tuple(1);
+      case Opcode::kTuple2:
+        return tuple(2);
+      case Opcode::kTuple3:
+        return tuple(3);
+      case Opcode::kBinGet:
+        return get(number<uint8_t>());
+      case Opcode::kLongBinGet:
+        return get(number<uint32_t>());
+      case Opcode::kReduce: {
+        const auto arguments = pop();
+        return call(pop(), arguments);
+      }
+      case Opcode::kBinPersId:
+        return objects_.add(storage_of(objects_, pop(), storage_ids_, load_storage_));
+      default:
+        return std::nullopt;
+    }
+  }
+
+  ObjectId call(ObjectId function, ObjectId arguments) {
+    const auto* global = std::get_if<Global>(&objects_[function]);
+    const auto* tuple = std::get_if<Tuple>(&objects_[arguments]);
+    if (global == nullptr || tuple == nullptr) {
+      throw PickleError(fmt::format("calls {} with {}", describe(objects_[function]), describe(objects_[arguments])));
+    }
+    return Caller(objects_, budget_).call(*global, tuple->elements);
+  }
+
+  ObjectId tuple(size_t size) {
+    budget_.take(size, sizeof(ObjectId));
+    std::vector<ObjectId> elements(size);
+    for (size_t i = size; i > 0; --i) elements[i - 1] = pop();
+    return objects_.add(Tuple{std::move(elements)});
+  }
+
+  template <typename T>
+  T& top_as(const char* action) {
+    auto* object = std::get_if<T>(&objects_[top()]);
+    if (object == nullptr) throw PickleError(fmt::format("{} {}", action, describe(objects_[top()])));
+    return *object;
+  }
+
+  void extend(const std::vector<ObjectId>& elements) {
+    auto& list = top_as<List>("appends to");
+    for (const auto element : elements) push(list.elements, element, budget_);
+  }
+
+  void set_items(const std::vector<ObjectId>& contents) {
+    auto& dict = top_as<Dict>("sets items of");
+    if (contents.size() % 2 != 0) throw PickleError("sets an item of a dictionary without a value");
+    for (const auto id : contents) push(dict.contents, id, budget_);
+  }
+
+  // Runs an instruction that makes no object.
+  void act(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kProto:
+        if (const unsigned protocol = number<uint8_t>(); protocol != kProtocol) {
+          throw PickleError(fmt::format("has pickle protocol {}, which only Python can read", protocol),
+                            "save it again with torch.save without the argument pickle_protocol");
+        }
+        return;
+      case Opcode::kMark:
+        return push(marks_, static_cast<uint32_t>(stack_.size()), budget_);
+      case Opcode::kBinPut:
+        return put(number<uint8_t>());
+      case Opcode::kLongBinPut:
+        return put(number<uint32_t>());
+      case Opcode::kAppend:
+        return extend({pop()});
+      case Opcode::kAppends:
+        return extend(pop_to_mark());
+      case Opcode::kSetItem: {
+        const auto value = pop();
+        return set_items({pop(), value});
+      }
+      case Opcode::kSetItems:
+        return set_items(pop_to_mark());
+      case Opcode::kBuild: {
+        const auto state = pop();
+        return Caller(objects_, budget_).set_state(top(), state);
+      }
+      default:
+        throw PickleError(fmt::format("contains the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
+    }
+  }
+
+  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, so an index of half the program's size or more
+  // is not valid and would only request memory.
+  void put(size_t index) {
+    if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the index {}, which is too large", index));
+    while (memo_.size() <= index) push(memo_, kNothing, budget_);
+    memo_[index] = top();
+  }
+
+  ObjectId get(size_t index) const {
+    if (index >= memo_.size() || memo_[index] == kNothing)
+      throw PickleError(fmt::format("reads the object with index {}, which it has not stored", index));
+    return memo_[index];
+  }
+
+  static constexpr ObjectId kNothing = ~ObjectId{0};
+
+  std::span<const uint8_t> program_;
+  StorageIds storage_ids_;
+  const StorageLoader& load_storage_;
+  Budget& budget_;
+  Objects objects_;
+  size_t position_ = 0;
+  size_t next_ = 0;
+  std::vector<ObjectId> stack_;
+  std::vector<uint32_t> marks_;  // the stack's size at each mark
+  std::vector<ObjectId> memo_;
+};
+
+}  // namespace
+
+torch::Storage allocate_storage(uint64_t size, Budget& budget) {
+  constexpr size_t kStorageMemory = 512;
+  budget.take(kStorageMemory);
+  budget.take(size);
+  return {torch::Storage::use_byte_size_t(), static_cast<int64_t>(size), c10::GetCPUAllocator(), /*resizable=*/true};
 }
 
-void set_state(Objects& objects, Budget& budget, ObjectId object, ObjectId state) { Caller(objects, budget).set_state(object, state); }
+Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, StorageIds storage_ids, const StorageLoader& load_storage,
+                   Budget& budget) {
+  Unpickler unpickler(bytes, storage_ids, load_storage, budget);
+  try {
+    auto tree = unpickler.run();
+    return {std::move(tree), unpickler.program_size()};
+  } catch (const PickleError& error) {
+    refuse(fmt::format("{}, byte {}", source, unpickler.position()), error.what(), error.fix());
+  }
+}
 
 }  // namespace trainer::checkpoint

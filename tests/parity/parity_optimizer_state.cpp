@@ -9,6 +9,7 @@
 #include "tests/testing/string_output.h"
 #include "tests/unit/optim/golden.h"
 #include "train/optim/ema.h"
+#include "trainer/checkpoint.h"
 #include "trainer/state.h"
 
 namespace {
@@ -49,7 +50,7 @@ int main(int argc, char** argv) {
   optim::Ema ema(problem, read_ema(arguments[1]));
   int update = 0;
   if (arguments[4] != "-") {
-    const auto tree = checkpoint::read_pytorch_file(arguments[4]);
+    const auto tree = checkpoint::load(arguments[4]);
     const state::View view(tree, arguments[4]);
     update = static_cast<int>(view.at("update").integer());
     for (const auto& param : problem.named_parameters()) view.at("parameters").at(param.key()).copy_to(param.value());

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
 #include "config/load.h"
 #include "run/session/build.h"
@@ -15,6 +14,7 @@
 #include "run/session/session.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/recorder.h"
+#include "trainer/checkpoint.h"
 
 namespace trainer::testing {
 
@@ -41,7 +41,7 @@ struct SmallSession {
     const auto checkpoints = checkpoint::list_checkpoints(folder);
     context.ranks().world->barrier();
     if (checkpoints.empty()) return recipe;
-    recipe.checkpoint = {checkpoints.front(), checkpoint::read_pytorch_file(checkpoints.front())};
+    recipe.checkpoint = {checkpoints.front(), checkpoint::load(checkpoints.front())};
     return recipe;
   }
 

@@ -100,7 +100,7 @@ Trained train(const std::vector<std::string>& overrides, const Settings& setting
   const auto should_stop = [&] { return settings.max_steps >= 0 && num_asked++ >= settings.max_steps; };
   TrainingLoop loop(session::loop_options(experiment), *parts, events, should_stop, {.checkpoints = {.saver = saver ? &*saver : nullptr}});
   if (const auto files = checkpoint::list_checkpoints(settings.folder); !files.empty()) {
-    loop.resume(checkpoint::read_pytorch_file(files.front()), files.front());
+    loop.resume(checkpoint::load(files.front()), files.front());
   }
   NonFiniteStep hook(*parts, settings.non_finite_step);
   loop.add_hook(hook);

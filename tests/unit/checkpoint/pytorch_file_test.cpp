@@ -5,6 +5,7 @@
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
+#include "trainer/checkpoint.h"
 #include "trainer/state.h"
 #include "trainer/torch.h"
 
@@ -22,7 +23,7 @@ TEST(TorchZip, ReadsFiles) {
   const testing::TemporaryFolder folder;
   const auto tree = testing::make_tree();
   write_file_atomically(folder.path() / "a.pt", write(tree));
-  EXPECT_EQ(describe(read_pytorch_file(folder.path() / "a.pt")), describe(tree));
+  EXPECT_EQ(describe(load(folder.path() / "a.pt")), describe(tree));
 }
 
 TEST(TorchZip, IsTheSameForAnEqualTree) {
