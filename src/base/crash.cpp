@@ -37,13 +37,10 @@ constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 const int kStackSignal = SIGRTMIN + 5;
 constexpr size_t kMaxFrames = 64;
 constexpr size_t kLineLength = 256;
-constexpr size_t kNumLines = 16;
 
 // These variables are global because a signal handler cannot access other state, and of fixed size because it must not allocate memory.
 std::array<char, kLineLength> process_text{};
 std::array<char, PATH_MAX> crash_file{};
-std::array<std::array<char, kLineLength>, kNumLines> last_lines{};
-std::atomic<size_t> num_lines{0};
 std::atomic<bool> is_crashing{false};
 
 void copy_text(std::span<char> to, const std::string& text) {
@@ -84,12 +81,7 @@ const char* file_mapped_at(const void* address) {
 void write_report(int descriptor, int signal_number, const char* file, std::span<void* const> frames) {
   write_text(descriptor, {"crash: ", process_text[0] != '\0' ? process_text.data() : "trainer", ": ", sigdescr_np(signal_number)});
   if (file[0] != '\0') write_text(descriptor, {": ", file, " was shortened or cannot be read"});
-  write_text(descriptor, {"\n"});
-  const size_t end = num_lines;
-  for (size_t i = end > kNumLines ? end - kNumLines : 0; i < end; ++i) {
-    write_text(descriptor, {"  logged before: ", last_lines[i % kNumLines].data(), "\n"});
-  }
-  write_text(descriptor, {"  stack (addr2line -Cfe FILE OFFSET prints the source lines):\n"});
+  write_text(descriptor, {"\n  stack (addr2line -Cfe FILE OFFSET prints the source lines):\n"});
   backtrace_symbols_fd(frames.data(), static_cast<int>(frames.size()), descriptor);
 }
 
@@ -197,7 +189,6 @@ void install_crash_handlers() {
 
 void describe_process(const std::string& text) { copy_text(process_text, text); }
 void set_crash_file(const std::filesystem::path& file) { copy_text(crash_file, file.string()); }
-void remember_line(const std::string& line) { copy_text(last_lines[num_lines++ % kNumLines], line); }
 
 std::string stacks_of_all_threads() {
   std::vector<long> threads;

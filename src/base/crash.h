@@ -9,17 +9,14 @@
 
 namespace trainer {
 
-// Installs handlers that print a report of a crash to stderr and append it to the crash file; then the signal ends the process. The report
-// contains the description of the process, its last log lines, the stack of the crashed thread and, if a mapped file could not be read, the
-// name of that file. Process-wide; to be called once.
+// Installs handlers that print a report of a crash to stderr and append it to the crash file: the description of the process, the stack of
+// the crashed thread and, if a mapped file could not be read, its name. To be called once.
 void install_crash_handlers();
 
 // Sets the beginning of the report ("rank 2 of 4, step 12"), at most 255 bytes. May be called at any time, but only by one thread.
 void describe_process(const std::string& text);
 // Sets the crash file; its folder must exist when the report is written.
 void set_crash_file(const std::filesystem::path& file);
-// Records a logged line; the last 16 are part of the report.
-void remember_line(const std::string& line);
 
 // Returns the stacks of all threads of this process, each with the thread's number and name. Threads that block signals or do not respond
 // in time are listed without a stack; all threads together have about one second. Functions without symbols are shown as "?".

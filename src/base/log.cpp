@@ -4,15 +4,10 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
 
-#include "base/crash.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -34,16 +29,11 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
 };
 
-// The message itself, escaped because it may quote files, names and other processes, and without the secrets of URLs in it.
-std::string shown_message(const spdlog::details::log_msg& message) {
-  return printable(without_secrets({message.payload.data(), message.payload.size()}));
-}
-
-// Writes shown_message() for %v.
+// Writes the message for %v, escaped because it may quote files, names and other processes, and without the secrets of URLs in it.
 class PrintableMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    const auto text = shown_message(message);
+    const auto text = printable(without_secrets({message.payload.data(), message.payload.size()}));
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<PrintableMessage>(); }
@@ -55,32 +45,6 @@ std::unique_ptr<spdlog::pattern_formatter> make_formatter(std::string pattern) {
   return formatter;
 }
 
-// Records the last lines for the crash report.
-class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
- protected:
-  void sink_it_(const spdlog::details::log_msg& message) override { remember_line(shown_message(message)); }
-  void flush_() override {}
-};
-
-// The errno with which a line could not be written to stderr, until a log file has recorded it; 0: none. Global because stderr belongs to
-// the process.
-std::atomic<int> console_loss{0};
-std::atomic<bool> has_console_loss{false};
-
-// Logs to stderr. A line that cannot be written, for example because stderr is a file on a full disk, is dropped, and the log file gets a
-// warning.
-class ConsoleSink : public spdlog::sinks::stderr_sink_mt {
- public:
-  void log(const spdlog::details::log_msg& message) override {
-    spdlog::sinks::stderr_sink_mt::log(message);
-    if (std::ferror(stderr) == 0) return;
-    const int reason = errno;
-    std::clearerr(stderr);
-    // It is not an error if the reader of a pipe exits before this process.
-    if (reason != EPIPE && !has_console_loss.exchange(true)) console_loss = reason;
-  }
-};
-
 // Appends to a file. A line that cannot be written throws an Error with the file and the reason.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
@@ -89,11 +53,6 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
-    if (const int reason = console_loss.exchange(0); reason != 0) {
-      const auto text = std::string("cannot write to stderr: ") + std::strerror(reason) +
-                        "; lines may be missing there, but not in log files such as this one";
-      formatter_->format({message.logger_name, spdlog::level::warn, text}, line);
-    }
     formatter_->format(message, line);
     file_.write({line.data(), line.size()});
   }
@@ -108,11 +67,10 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
 std::shared_ptr<Logger> make_console_logger(int rank, bool erases_line) {
   const std::string begin = erases_line ? "\r\x1b[K" : "";
   const std::string name = rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
-  auto sink = std::make_shared<ConsoleSink>();
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   sink->set_formatter(make_formatter(begin + name + "%*%v"));
   sink->set_level(rank == 0 ? spdlog::level::info : spdlog::level::warn);
   auto logger = std::make_shared<Logger>("trainer", std::move(sink));
-  logger->sinks().push_back(std::make_shared<CrashReportSink>());
   logger->set_level(spdlog::level::debug);
   logger->flush_on(spdlog::level::info);
   return logger;

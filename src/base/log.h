@@ -13,10 +13,9 @@ namespace trainer {
 using Logger = spdlog::logger;
 
 // Logs to stderr. Warnings and errors have their level as a prefix. A `rank` other than 0 prints only warnings and errors, with its rank as
-// a prefix. Debug lines are written to files (add_file), but printed only if the level of the sink for stderr is lowered. `erases_line`:
-// each message first erases the current line; for a process on whose terminal another process may have drawn a progress bar. A line that
-// cannot be written to stderr is dropped. The first time that this happens, a warning is written to the log file (add_file) before its next
-// line, unless stderr is a pipe whose reader has exited.
+// a prefix. Debug lines are written to files (add_file), but printed only if the level of the sink for stderr is lowered. A line that
+// cannot be written is dropped. `erases_line`: each message first erases the current line, on which another process may have drawn a
+// progress bar.
 std::shared_ptr<Logger> make_console_logger(int rank = 0, bool erases_line = false);
 
 // From now on, also appends each line with date, time and level to `file`. Throws Error when the file cannot be opened.

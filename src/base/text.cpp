@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -87,11 +86,8 @@ std::string nearest_name(std::string_view text, std::span<const std::string> can
 }
 
 std::string portable_number(std::string text) {
-  double value = 0;
-  const auto* end = text.data() + text.size();
-  const bool is_number = std::from_chars(text.data(), end, value).ptr == end;
   const auto exponent = text.find('e');
-  if (is_number && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
+  if (parse_number<double>(text) && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
   return text;
 }
 

@@ -2,13 +2,16 @@
 // Text for messages (durations, sizes, counts, the nearest of several names), text from outside made safe for a terminal, UTF-8, the depth
 // of JSON, and lines of CSV.
 
+#include <charconv>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace trainer {
@@ -20,6 +23,14 @@ std::string lower_case(std::string_view text);
 // Adds a fraction to a number with an exponent, as in "1.0e-05", because YAML 1.1 (PyYAML) reads "1e-05" as text. Text that is not a number
 // is returned unchanged.
 std::string portable_number(std::string text);
+// All of `text` as a number; empty if it is not one, is out of range, or has other characters.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
 // The candidate that `text` was most likely meant to be: one that is a few edits away, or the initials of the words of `text` ("lr" for

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -95,9 +94,8 @@ class TorchZip {
     const auto content = text(*entry);
     std::string_view digits = content;
     if (digits.ends_with('\n')) digits.remove_suffix(1);
-    int version = 0;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), version);
-    if (error != std::errc() || end != digits.end() || version < kFirstVersion || version > kLastVersion) {
+    const auto version = parse_number<int>(digits);
+    if (!version || *version < kFirstVersion || *version > kLastVersion) {
       refuse(source_,
              fmt::format("has version {} of PyTorch's format; only {} to {} are supported", in_quotes(digits), kFirstVersion, kLastVersion),
              "save it with an older PyTorch");

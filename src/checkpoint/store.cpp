@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <stdexcept>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/zip.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
@@ -29,11 +29,8 @@ constexpr const char* kProbe = "probe";
 std::optional<int64_t> step_of(const fs::path& file) {
   constexpr std::string_view kPrefix = "step_";
   const auto name = file.stem().string();
-  int64_t step = 0;
   if (file.extension() != ".pt" || !name.starts_with(kPrefix)) return std::nullopt;
-  const auto* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
+  return parse_number<int64_t>(std::string_view(name).substr(kPrefix.size()));
 }
 
 // Whether `file` has the name of an unfinished checkpoint or link: "step_00001950.pt.tmp31".

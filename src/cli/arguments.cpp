@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -102,10 +101,8 @@ std::string reworded(const CLI::App& command, const std::string& message) {
 
 template <class T>
 bool is_number(const std::string& text) {
-  T value{};
-  const auto* end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && parsed == end && std::isfinite(static_cast<double>(value));
+  const auto value = parse_number<T>(text);
+  return value && std::isfinite(static_cast<double>(*value));
 }
 
 class HelpFormatter : public CLI::Formatter {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 
 #include "base/log.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
@@ -30,10 +30,7 @@ struct LaunchArguments {
 };
 
 int parse_num_nodes(const std::string& text) {
-  int number = 0;
-  const auto* end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, number);
-  if (error == std::errc() && parsed == end && number >= 1) return number;
+  if (const auto number = parse_number<int>(text); number && *number >= 1) return *number;
   if (text.find(':') != text.npos) {
     throw UsageError(fmt::format(
         "--nnodes {}: this launcher needs a fixed number of hosts; if the number varies, start the program with torchrun --nnodes {}", text,

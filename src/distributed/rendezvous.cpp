@@ -175,11 +175,11 @@ void open_stores(Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& 
   const auto seal = std::make_shared<const Seal>(secret.text);
   const auto own_prefix = fmt::format("{}/{}", prefix, seal->name());
   rendezvous.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
-  rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
-    const auto what =
-        count == 1 ? fmt::format("a value in the store ({}) that was not encrypted with this run's secret", key)
-                   : fmt::format("{} values in the store that were not encrypted with this run's secret, most recently {}", count, key);
-    logger.warn("ignored {}; a program outside this run can write to the store: see \"Trust\" in docs/running.md", what);
+  rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key) {
+    logger.warn(
+        "ignored a value in the store ({}) that was not encrypted with this run's secret; a program outside this run can write to "
+        "the store: see \"Trust\" in docs/running.md",
+        key);
   });
 }
 

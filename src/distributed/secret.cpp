@@ -219,16 +219,9 @@ const milliseconds& SealedStore::getTimeout() const noexcept { return store_->ge
 
 void SealedStore::setTimeout(const milliseconds& timeout) { store_->setTimeout(timeout); }
 
-void SealedStore::Foreign::add(const std::string& key) {
-  const auto number = ++count;
-  auto rest = number;
-  while (rest % 10 == 0) rest /= 10;
-  if (rest == 1) report(key, number);
-}
-
 std::optional<SealedStore::Bytes> SealedStore::open(const std::string& key, const Bytes& sealed) {
   auto value = seal_->open(full(key), sealed);
-  if (!value) foreign_->add(key);
+  if (!value && !foreign_->was_found.exchange(true)) foreign_->report(key);
   return value;
 }
 

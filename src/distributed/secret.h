@@ -75,9 +75,8 @@ class Seal {
 // them, and neither is the existence of keys, which anyone can list and delete. An earlier value of a key can be replayed.
 class SealedStore final : public c10d::Store {
  public:
-  // Called on any thread with the key of an invalid value and the number of invalid values that this object and all its clones have read;
-  // called for the 1st, the 10th, the 100th, … such value.
-  using OnForeign = std::function<void(const std::string& key, int64_t count)>;
+  // Called once, on any thread, with the key of the first invalid value that this object or a clone reads.
+  using OnForeign = std::function<void(const std::string& key)>;
 
   // `prefix` is prepended to each key and sealed with it.
   SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign);
@@ -103,9 +102,7 @@ class SealedStore final : public c10d::Store {
     explicit Foreign(OnForeign on_foreign) : report(std::move(on_foreign)) {}
 
     OnForeign report;
-    std::atomic<int64_t> count = 0;
-
-    void add(const std::string& key);
+    std::atomic<bool> was_found = false;
   };
   SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
               std::shared_ptr<Foreign> foreign);

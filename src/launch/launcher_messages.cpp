@@ -11,9 +11,12 @@
 #include <csignal>
 #include <sstream>
 #include <stdexcept>
+#include <stop_token>
 #include <string_view>
+#include <utility>
 
 #include "base/crash.h"
+#include "base/file.h"
 #include "trainer/error.h"
 
 namespace trainer::launch {
@@ -41,29 +44,24 @@ LauncherMessage parse_message(const std::string& line) {
   throw std::invalid_argument(line);
 }
 
-LauncherMessageReader::LauncherMessageReader(int descriptor, std::function<void(const LauncherMessage&)> receive)
-    : wake_up_(eventfd(0, EFD_CLOEXEC)), thread_([this, descriptor, receive = std::move(receive)] { read_all(descriptor, receive); }) {}
-
-LauncherMessageReader::~LauncherMessageReader() {
-  eventfd_write(wake_up_.number(), 1);
-  thread_.join();
-}
-
-void LauncherMessageReader::read_all(int descriptor, const std::function<void(const LauncherMessage&)>& receive) const {
-  std::string rest;
-  while (true) {
-    std::array<pollfd, 2> wanted = {{{descriptor, POLLIN, 0}, {wake_up_.number(), POLLIN, 0}}};
-    if (poll(wanted.data(), wanted.size(), -1) < 0) continue;
-    if (wanted[1].revents != 0) return;
-    std::array<char, 512> buffer;
-    const auto length = read(descriptor, buffer.data(), buffer.size());
-    if (length <= 0) return;
-    rest.append(buffer.data(), static_cast<size_t>(length));
-    for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
-      receive(parse_message(rest.substr(0, end)));
-      rest.erase(0, end + 1);
+std::jthread read_messages(int descriptor, std::function<void(const LauncherMessage&)> receive) {
+  return std::jthread([descriptor, receive = std::move(receive)](const std::stop_token& stop) {
+    const Descriptor wake_up(eventfd(0, EFD_CLOEXEC));
+    const std::stop_callback wake(stop, [&] { eventfd_write(wake_up.number(), 1); });
+    std::string rest;
+    while (!stop.stop_requested()) {
+      std::array<pollfd, 2> wanted = {{{descriptor, POLLIN, 0}, {wake_up.number(), POLLIN, 0}}};
+      if (poll(wanted.data(), wanted.size(), -1) < 0 || wanted[0].revents == 0) continue;
+      std::array<char, 512> buffer;
+      const auto length = read(descriptor, buffer.data(), buffer.size());
+      if (length <= 0) return;
+      rest.append(buffer.data(), static_cast<size_t>(length));
+      for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+        receive(parse_message(rest.substr(0, end)));
+        rest.erase(0, end + 1);
+      }
     }
-  }
+  });
 }
 
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <thread>
 
-#include "base/file.h"
-
 namespace trainer::launch {
 
 struct LauncherMessage {
@@ -30,18 +28,8 @@ std::string format_message(const LauncherMessage& message);
 // Parses a line without its newline. Throws std::invalid_argument.
 LauncherMessage parse_message(const std::string& line);
 
-// During its lifetime, calls `receive` on a separate thread with each message that the launcher sends on `descriptor`.
-class LauncherMessageReader {
- public:
-  LauncherMessageReader(int descriptor, std::function<void(const LauncherMessage&)> receive);
-  ~LauncherMessageReader();
-
- private:
-  void read_all(int descriptor, const std::function<void(const LauncherMessage&)>& receive) const;
-
-  Descriptor wake_up_;  // an eventfd
-  std::thread thread_;
-};
+// Until the result is destroyed, calls `receive` on that thread with each message that the launcher sends on `descriptor`.
+std::jthread read_messages(int descriptor, std::function<void(const LauncherMessage&)> receive);
 
 // The exit code that a shell would report: 128 + n when signal n killed the process. `status`: from waitpid.
 int exit_code_of(int status);

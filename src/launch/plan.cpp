@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <random>
 #include <set>
@@ -160,17 +159,16 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
     const int num_gpus = num_listed ? *num_listed : num_visible_gpus(environment, driver);
     return num_gpus > 0 ? num_gpus : kProcessesWithoutGpu;
   }
-  int count = 0;
-  const auto result = std::from_chars(word.data(), word.data() + word.size(), count);
-  if (result.ec != std::errc{} || result.ptr != word.data() + word.size() || count < 1 || count > kMostProcesses) {
+  const auto count = parse_number<int>(word);
+  if (!count || *count < 1 || *count > kMostProcesses) {
     throw UsageError(fmt::format("--nproc-per-node {}: expected auto or a number from 1 to {}", word, kMostProcesses));
   }
-  if (num_listed && count > *num_listed) {
+  if (num_listed && *count > *num_listed) {
     throw UsageError(fmt::format(
         "--nproc-per-node {} is more than the {} of --gpus {}, but each process needs its own GPU; list more GPUs or start fewer processes",
-        count, counted(*num_listed, "GPU"), choice.gpus));
+        *count, counted(*num_listed, "GPU"), choice.gpus));
   }
-  return count;
+  return *count;
 }
 
 std::vector<std::string> inherited_environment() {

@@ -91,12 +91,9 @@ bool has_leading_zero(std::string_view text) {
 template <class T>
 bool parse_scalar(const Node& node, const KeyInfo& info, T& field) {
   if (node.kind != Node::Kind::kScalar || node.quoted || has_leading_zero(node.text)) return false;
-  T value{};
-  const char* end = node.text.data() + node.text.size();
-  const auto result = std::from_chars(node.text.data(), end, value);
-  const auto number = static_cast<double>(value);
-  if (result.ec != std::errc{} || result.ptr != end || !std::isfinite(number) || !in_range(number, info)) return false;
-  field = value;
+  const auto value = parse_number<T>(node.text);
+  if (!value || !std::isfinite(static_cast<double>(*value)) || !in_range(static_cast<double>(*value), info)) return false;
+  field = *value;
   return true;
 }
 

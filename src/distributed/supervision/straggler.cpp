@@ -40,22 +40,19 @@ std::optional<Straggler> find_straggler(std::span<const OwnSeconds> ranks, doubl
   const auto data = compare(ranks, rank, &OwnSeconds::data);
   const auto compute = compare(ranks, rank, &OwnSeconds::compute);
   const bool by_data = data.excess() > compute.excess();
-  return Straggler{.rank = static_cast<int>(rank),
-                   .total = total,
-                   .cause = by_data ? Straggler::Cause::kData : Straggler::Cause::kCompute,
-                   .part = by_data ? data : compute};
+  return Straggler{.rank = static_cast<int>(rank), .total = total, .is_by_data = by_data, .part = by_data ? data : compute};
 }
 
 std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps) {
   const auto per_step = [num_steps](double seconds) { return fmt::format("{:.3g} s", seconds / static_cast<double>(num_steps)); };
-  const bool by_data = straggler.cause == Straggler::Cause::kData;
   return fmt::format(
       "rank {} ({}) is slow: its own work takes {} per step, while the median of the other ranks is {}, so they wait {} for it; "
       "the largest difference is in its {} time ({}, other ranks {}); {}",
       straggler.rank, process, per_step(straggler.total.own), per_step(straggler.total.others), per_step(straggler.total.excess()),
-      by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),
-      by_data ? "check the disk and memory of that host, or raise dataloader.num_workers"
-              : "check whether its host runs other programs, has fewer cores than the other hosts, or runs at a lower clock rate");
+      straggler.is_by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),
+      straggler.is_by_data
+          ? "check the disk and memory of that host, or raise dataloader.num_workers"
+          : "check whether its host runs other programs, has fewer cores than the other hosts, or runs at a lower clock rate");
 }
 
 StragglerDetector::StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,

@@ -15,7 +15,6 @@ namespace trainer::supervision {
 
 // Times are in seconds within one interval; `others` is the median of the other ranks.
 struct Straggler {
-  enum class Cause { kData, kCompute };
   struct Work {
     double own = 0;
     double others = 0;
@@ -24,8 +23,8 @@ struct Straggler {
 
   int rank = 0;
   Work total;
-  Cause cause = Cause::kData;  // the part with the larger excess
-  Work part;                   // the times of the part that is the cause
+  bool is_by_data = false;  // whether the excess is larger in waiting for data than in computing
+  Work part;                // the times of the part with the larger excess
 };
 
 // `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler if its own work takes more than `ratio` times

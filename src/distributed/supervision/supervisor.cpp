@@ -77,29 +77,16 @@ std::optional<Ending> StartUpJudge::judge(milliseconds limit, Clock::time_point 
   return std::nullopt;
 }
 
-ConnectionWatch::ConnectionWatch(std::function<std::string()> error, std::function<void(const std::string&)> on_lost)
-    : error_(std::move(error)), on_lost_(std::move(on_lost)), thread_([this] { watch(); }) {}
-
-ConnectionWatch::~ConnectionWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-    over_.notify_all();
-  }
-  thread_.join();
-}
-
-void ConnectionWatch::watch() {
-  std::unique_lock lock(mutex_);
-  while (!is_over_) {
-    lock.unlock();
-    if (const auto error = error_(); !error.empty()) {
-      on_lost_(error);
-      return;
+std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost) {
+  return std::jthread([error = std::move(error), on_lost = std::move(on_lost)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any stopped;
+    while (!stop.stop_requested()) {
+      if (const auto text = error(); !text.empty()) return on_lost(text);
+      stopped.wait_for(lock, stop, kAskInterval, [] { return false; });
     }
-    lock.lock();
-    over_.wait_for(lock, kAskInterval, [this] { return is_over_; });
-  }
+  });
 }
 
 Supervisor::Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger, const SupervisionLimits& limits)
@@ -115,20 +102,15 @@ Supervisor::Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> l
       limits_(limits) {
   activity_->enter(distributed::Phase::kStartUp);
   if (world_size_ > 1 && limits_.file == milliseconds(0)) limits_.file = kDefaultHangLimit + kLater;
-  thread_ = std::thread([this] { supervise(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { supervise(stop); });
   if (rank_env.launcher_messages_descriptor < 0) return;
-  launcher_messages_ = std::make_unique<launch::LauncherMessageReader>(rank_env.launcher_messages_descriptor,
-                                                                       [this](const launch::LauncherMessage& message) { add(message); });
+  launcher_messages_ =
+      launch::read_messages(rank_env.launcher_messages_descriptor, [this](const launch::LauncherMessage& message) { add(message); });
 }
 
 Supervisor::~Supervisor() {
-  launcher_messages_.reset();
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-    changed_.notify_all();
-  }
-  thread_.join();
+  launcher_messages_ = {};
+  thread_ = {};
   detector_.reset();
 }
 
@@ -160,15 +142,15 @@ void Supervisor::add(Event event) {
   changed_.notify_all();
 }
 
-void Supervisor::supervise() {
+void Supervisor::supervise(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!is_over_) {
+  while (!stop.stop_requested()) {
     const auto events = std::exchange(events_, {});
     lock.unlock();
     for (const auto& event : events) std::visit([this](const auto& happened) { handle(happened); }, event);
     look_at_main_thread();
     lock.lock();
-    changed_.wait_for(lock, kInterval, [this] { return is_over_ || !events_.empty(); });
+    changed_.wait_for(lock, stop, kInterval, [this] { return !events_.empty(); });
   }
 }
 
@@ -247,7 +229,7 @@ std::string Supervisor::explain(const std::exception& error) {
   const bool is_lost = exit_code_of(error) == ExitCode::kPeer;
   if (!detector_) {
     // The launcher knows which rank was lost; its message ends this process.
-    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessageTimeout);
+    if (is_lost && launcher_messages_.joinable()) std::this_thread::sleep_for(kMessageTimeout);
     return error.what();
   }
   if (!is_lost) {

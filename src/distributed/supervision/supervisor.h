@@ -68,23 +68,10 @@ class StartUpJudge {
   Clock::time_point stopped_at_;
 };
 
-// Calls `error` several times a second on another thread. The first text that is not empty ends the calls and is passed to `on_lost` on
-// that thread. This is needed because a GPU waits forever after its connection breaks, and so does a thread that synchronizes with it.
-class ConnectionWatch {
- public:
-  ConnectionWatch(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
-  ~ConnectionWatch();
-
- private:
-  void watch();
-
-  const std::function<std::string()> error_;
-  const std::function<void(const std::string&)> on_lost_;
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool is_over_ = false;  // guarded by the mutex
-  std::thread thread_;
-};
+// Until the result is destroyed, calls `error` several times a second on another thread. The first text that is not empty ends the calls
+// and is passed to `on_lost` on that thread. A GPU waits forever after its connection breaks, and so does a thread that synchronizes with
+// it.
+std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
 
 // Exists from the start of a run. When the run cannot continue, it ends the process without waiting for the main thread, which may itself
 // be waiting for a rank that never joins.
@@ -117,7 +104,7 @@ class Supervisor {
   using Event = std::variant<launch::LauncherMessage, Failure, Ending>;
 
   void add(Event event);
-  void supervise();
+  void supervise(const std::stop_token& stop);
   // Each may end the process.
   void handle(const launch::LauncherMessage& message);
   void handle(const Failure& failure);
@@ -140,14 +127,13 @@ class Supervisor {
   std::optional<std::string> reported_;  // the last text; guarded by report_mutex_
 
   std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<Event> events_;
   SupervisionLimits limits_;
   std::unique_ptr<FailureDetector> detector_;  // set once all ranks have joined, and kept until destruction
-  bool is_over_ = false;
 
-  std::thread thread_;
-  std::unique_ptr<launch::LauncherMessageReader> launcher_messages_;
+  std::jthread thread_;
+  std::jthread launcher_messages_;
 };
 
 }  // namespace trainer::supervision

@@ -10,11 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -35,13 +33,9 @@ bool knows_control_sequences() {
   return name != nullptr && *name != '\0' && std::string_view(name) != "dumb";
 }
 
-std::optional<int> positive_number(const char* text) {
-  if (text == nullptr) return std::nullopt;
-  int value = 0;
-  const std::string_view view(text);
-  const auto result = std::from_chars(view.data(), view.data() + view.size(), value);
-  if (result.ec != std::errc{} || value < 1) return std::nullopt;
-  return value;
+std::optional<int> positive_number(std::string_view text) {
+  const auto value = parse_number<int>(text);
+  return value && *value >= 1 ? value : std::nullopt;
 }
 
 }  // namespace
@@ -51,7 +45,7 @@ int available_cpus(int num_sharing) {
   int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : static_cast<int>(std::thread::hardware_concurrency());
   if (const auto quota = cgroup_cpus()) cpus = std::min(cpus, *quota);
   cpus /= num_sharing;
-  if (const auto own = positive_number(std::getenv("SLURM_CPUS_PER_TASK"))) cpus = std::min(cpus, *own);
+  if (const auto own = positive_number(process_environment()("SLURM_CPUS_PER_TASK").value_or(""))) cpus = std::min(cpus, *own);
   return std::max(cpus, 1);
 }
 
@@ -59,7 +53,7 @@ ComputeThreads default_compute_threads(int num_sharing, const Environment& envir
   constexpr int kMostThreads = 1024;
   const auto own = environment("OMP_NUM_THREADS");
   // A list such as "4,2" has a number for each level of nested parallel regions; the first one is for the outermost level.
-  const auto number = own ? positive_number(own->substr(0, own->find(',')).c_str()) : std::nullopt;
+  const auto number = own ? positive_number(std::string_view(*own).substr(0, own->find(','))) : std::nullopt;
   const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
   if (number && !is_of_torchrun) {
     const int count = std::min(*number, kMostThreads);
@@ -135,18 +129,6 @@ void for_each_group(const CgroupFiles& files, const std::string& controller, con
   }
 }
 
-template <class Number>
-class Least {
- public:
-  void take(std::optional<Number> limit) {
-    if (limit) least_ = std::min(least_.value_or(*limit), *limit);
-  }
-  std::optional<Number> value() const { return least_; }
-
- private:
-  std::optional<Number> least_;
-};
-
 // Empty for "max", for the number that means "no limit" in version 1, and for a file that does not exist.
 std::optional<uint64_t> parse_limit(const std::string& text) {
   constexpr uint64_t kUnlimited = uint64_t{1} << 60;
@@ -156,31 +138,35 @@ std::optional<uint64_t> parse_limit(const std::string& text) {
   return limit;
 }
 
-// `names`: the names that the file with the limit has in the two versions of cgroups.
-std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, std::initializer_list<const char*> names) {
-  Least<uint64_t> least;
+// The least of the limits that `read` finds in the folders; the files have different names in the two versions of cgroups.
+template <class Read>
+auto least_limit(const CgroupFiles& files, const char* controller, const Read& read) {
+  decltype(read(fs::path())) least;
   for_each_group(files, controller, [&](const fs::path& folder) {
-    for (const auto* name : names) least.take(parse_limit(read_system_file(folder / name)));
+    if (const auto limit = read(folder)) least = std::min(least.value_or(*limit), *limit);
   });
-  return least.value();
+  return least;
 }
 
 }  // namespace
 
 std::optional<int> cgroup_cpus(const CgroupFiles& files) {
-  Least<int> least;
-  for_each_group(files, "cpu", [&](const fs::path& folder) {
-    least.take(parse_cpu_max(read_system_file(folder / "cpu.max")));
-    least.take(parse_cpu_max(read_system_file(folder / "cpu.cfs_quota_us") + " " + read_system_file(folder / "cpu.cfs_period_us")));
+  return least_limit(files, "cpu", [](const fs::path& folder) {
+    const auto max = parse_cpu_max(read_system_file(folder / "cpu.max"));
+    return max ? max : parse_cpu_max(read_system_file(folder / "cpu.cfs_quota_us") + " " + read_system_file(folder / "cpu.cfs_period_us"));
   });
-  return least.value();
 }
 
 std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) {
-  return least_limit(files, "memory", {"memory.max", "memory.limit_in_bytes"});
+  return least_limit(files, "memory", [](const fs::path& folder) {
+    const auto max = parse_limit(read_system_file(folder / "memory.max"));
+    return max ? max : parse_limit(read_system_file(folder / "memory.limit_in_bytes"));
+  });
 }
 
-std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) { return least_limit(files, "pids", {"pids.max"}); }
+std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) {
+  return least_limit(files, "pids", [](const fs::path& folder) { return parse_limit(read_system_file(folder / "pids.max")); });
+}
 
 std::optional<int> parse_cpu_max(std::string_view text) {
   std::istringstream stream{std::string(text)};

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
+#include "base/text.h"
 #include "launch/world/slurm.h"
 #include "trainer/error.h"
 
@@ -19,7 +19,6 @@ struct Names {
 };
 
 constexpr Names kFlags = {"--rank", "--world-size", "--local-rank", "LOCAL_WORLD_SIZE"};
-constexpr Names kInitMethod = {"rank of --init-method", "world_size of --init-method", "--local-rank", "LOCAL_WORLD_SIZE"};
 constexpr Names kRank = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Names kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kPmi = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
@@ -85,38 +84,12 @@ void check_agreement(const std::optional<Setting>& flag, const std::optional<Set
   }
 }
 
-// Moves the query of "tcp://host:1?rank=0&world_size=2" (a form of PyTorch's init_method) to `claim`; returns the part before it.
-std::string take_query(const std::string& init_method, Claim& claim) {
-  const auto question_mark = init_method.find('?');
-  if (question_mark == std::string::npos) return init_method;
-  std::string_view query = std::string_view(init_method).substr(question_mark + 1);
-  while (!query.empty()) {
-    const auto pair = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(query.size(), pair.size() + 1));
-    const auto equals = std::min(pair.find('='), pair.size());
-    const auto name = pair.substr(0, equals);
-    auto& number = name == "rank" ? claim.rank : claim.world_size;
-    if (equals == pair.size() || (name != "rank" && name != "world_size") || number) {
-      throw UsageError(fmt::format("--init-method {}: expected rank=R&world_size=W after the ?, each once", init_method));
-    }
-    number = to_number(fmt::format("{} of --init-method", pair), pair.substr(equals + 1), name == "rank" ? 0 : 1);
-  }
-  return init_method.substr(0, question_mark);
-}
-
-Claim read_flags(const RankFlags& flags, std::optional<std::string>& init_method) {
+Claim read_flags(const RankFlags& flags) {
   const auto number = [](std::string_view name, const std::optional<int64_t>& value, int least) {
     return value ? std::optional(to_number(fmt::format("{} {}", name, *value), std::to_string(*value), least)) : std::nullopt;
   };
   Claim claim = {{}, {}, {}, number(kFlags.local_rank, flags.local_rank, 0), {}};
-  if (flags.init_method) init_method = take_query(*flags.init_method, claim);
-  const bool is_in_query = claim.rank || claim.world_size;
-  if (is_in_query) claim.names = kInitMethod;
   if (!flags.rank && !flags.world_size) return claim;
-  if (is_in_query) {
-    throw UsageError(fmt::format(
-        "--init-method {} is given together with --rank or --world-size: set rank and world size in only one of them", *flags.init_method));
-  }
   claim.names = kFlags;
   claim.rank = number(kFlags.rank, flags.rank, 0);
   claim.world_size = number(kFlags.world_size, flags.world_size, 1);
@@ -220,7 +193,7 @@ std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const
 }
 
 void read_master(const VariableReader& variables, bool is_slurm, RankEnv& rank_env) {
-  if (rank_env.init_method && !rank_env.init_method->starts_with("env:")) return;
+  if (rank_env.init_method && *rank_env.init_method != "env://") return;
   rank_env.master_addr = without_brackets(variables.text("MASTER_ADDR").value_or(""));
   if (const auto port = variables.number("MASTER_PORT", 1, 65535)) {
     rank_env.master_port = port->value;
@@ -276,23 +249,22 @@ Environment process_environment() {
 
 RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   const VariableReader variables(environment);
-  std::optional<std::string> init_method;
-  const Claim claim = join(read_flags(flags, init_method), variables);
+  const Claim claim = join(read_flags(flags), variables);
   RankEnv rank_env;
   if (has_names(claim)) {
     rank_env = to_place(claim);
-    rank_env.init_method = init_method;
+    rank_env.init_method = flags.init_method;
     const bool is_slurm = claim.names.rank == kSlurmStep.rank;
     read_master(variables, is_slurm, rank_env);
     if (is_slurm) {
       rank_env.slurm_gpus = read_slurm_gpus(variables);
       rank_env.slurm_hosts = read_slurm_hosts(variables, rank_env);
     }
-  } else if (init_method) {
+  } else if (flags.init_method) {
     throw UsageError(
         fmt::format("--init-method {} is set, but neither --rank and --world-size nor the variables of a launcher are; set --rank and "
                     "--world-size too, or omit --init-method for a single process",
-                    *init_method));
+                    *flags.init_method));
   } else {
     rank_env.description = "one process: no launcher has given it a rank";
   }
@@ -310,20 +282,8 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   return rank_env;
 }
 
-namespace {
-
-// Parses all of `text` as a number; empty if it is not a number, or has other characters after it.
-template <class Number>
-std::optional<Number> parse(std::string_view text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
-}  // namespace
-
 Setting to_number(std::string text, std::string_view value, int least, int most) {
-  const auto number = parse<int>(value);
+  const auto number = parse_number<int>(value);
   if (!number || *number < least || *number > most) {
     throw UsageError(text + (most == kNoLimit ? fmt::format(": expected a whole number of at least {}", least)
                                               : fmt::format(": expected a whole number from {} to {}", least, most)));
@@ -341,7 +301,9 @@ std::optional<Setting> VariableReader::number(std::string_view name, int least, 
   return value ? std::optional(to_number(show(name), *value, least, most)) : std::nullopt;
 }
 
-std::optional<uint64_t> VariableReader::unsigned_number(std::string_view name) const { return parse<uint64_t>(text(name).value_or("")); }
+std::optional<uint64_t> VariableReader::unsigned_number(std::string_view name) const {
+  return parse_number<uint64_t>(text(name).value_or(""));
+}
 
 std::string VariableReader::show(std::string_view name) const { return fmt::format("{}={}", name, text(name).value_or("")); }
 

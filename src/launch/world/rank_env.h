@@ -52,7 +52,7 @@ struct RankEnv {
   int local_rank = 0;  // among the processes of this host
   int local_world_size = 1;
   int num_nodes = 1;  // GROUP_WORLD_SIZE of launchers that start the same number of processes on each host; else 1
-  std::optional<std::string> init_method = {};  // from the flag --init-method, without its ?rank=..&world_size=..
+  std::optional<std::string> init_method = {};  // from the flag --init-method
   std::string master_addr = {};                 // for env://, IPv6 without its brackets; empty: not given
   int master_port = 0;                          // for env://; 0: not given
   std::string port_source = {};                 // "MASTER_PORT", or the variables that the port is computed from

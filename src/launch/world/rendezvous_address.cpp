@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <string_view>
 
+#include "base/text.h"
 #include "launch/world/rank_env.h"
 #include "trainer/error.h"
 
 namespace trainer::world {
 namespace {
-
-constexpr const char* kForms = "env://, tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) or file:///PATH";
 
 RendezvousAddress at_master(const RankEnv& rank_env) {
   if (!rank_env.master_addr.empty() && rank_env.master_port != 0) {
@@ -35,12 +33,9 @@ RendezvousAddress parse_host_and_port(std::string_view text) {
   } else if (host.find_first_of(":[]/@") != std::string_view::npos) {
     return {};
   }
-  const auto digits = text.substr(colon + 1);
-  int port = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  const bool is_port = result.ec == std::errc{} && result.ptr == digits.data() + digits.size() && port >= 1 && port <= 65535;
-  if (host.empty() || !is_port) return {};
-  return {RendezvousAddress::Kind::kTcp, std::string(host), port, {}};
+  const auto port = parse_number<int>(text.substr(colon + 1));
+  if (host.empty() || !port || *port < 1 || *port > 65535) return {};
+  return {RendezvousAddress::Kind::kTcp, std::string(host), *port, {}};
 }
 
 }  // namespace
@@ -54,10 +49,7 @@ RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string&
   const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;
   const std::string source = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
   if (init_method.find('?') != std::string::npos) {
-    throw UsageError(
-        source +
-        ": the rank and the world size cannot be set here, because an experiment file is the same for all ranks; set them with "
-        "--rank and --world-size");
+    throw UsageError(source + ": the rank and the world size cannot be set here; set them with --rank and --world-size");
   }
   constexpr std::string_view kTcp = "tcp://";
   constexpr std::string_view kFile = "file://";
@@ -74,7 +66,7 @@ RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string&
     if (path.starts_with('/') && !path.ends_with('/')) return {RendezvousAddress::Kind::kFile, {}, 0, std::string(path)};
     throw UsageError(source + ": expected file:///PATH, an absolute path with three slashes");
   }
-  throw UsageError(fmt::format("{}: expected {}", source, kForms));
+  throw UsageError(source + ": expected env://, tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) or file:///PATH");
 }
 
 }  // namespace trainer::world

@@ -34,13 +34,6 @@ size_t end_of_term(std::string_view hosts) {
   return std::string_view::npos;
 }
 
-std::optional<uint64_t> to_number(std::string_view digits) {
-  uint64_t number = 0;
-  const auto* end = digits.data() + digits.size();
-  const auto result = std::from_chars(digits.data(), end, number);
-  return result.ec == std::errc{} && result.ptr == end ? std::optional(number) : std::nullopt;
-}
-
 // Appends the names that a term such as "rack[0-1]node[05-07,9]" stands for, each after `prefix`, until there are `limit` names. Returns
 // false if the term is malformed.
 bool append_names(const std::string& prefix, std::string_view term, size_t limit, std::vector<std::string>& names) {
@@ -59,8 +52,8 @@ bool append_names(const std::string& prefix, std::string_view term, size_t limit
     const auto range = ranges.substr(0, comma);
     const auto dash = range.find('-');
     const auto digits = range.substr(0, dash);
-    const auto first = to_number(digits);
-    const auto last = dash == std::string_view::npos ? first : to_number(range.substr(dash + 1));
+    const auto first = parse_number<uint64_t>(digits);
+    const auto last = dash == std::string_view::npos ? first : parse_number<uint64_t>(range.substr(dash + 1));
     if (!first || !last) return false;
     for (auto number = *first; number <= *last && names.size() < limit; ++number) {
       if (!append_names(fmt::format("{}{:0{}}", begin, number, digits.size()), rest, limit, names)) return false;

@@ -253,7 +253,7 @@ void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   activity->enter(distributed::Phase::kStartUp);
   rank_.logger->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
                      format_duration(std::chrono::steady_clock::now() - start));
-  connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
+  connection_watch_ = supervision::watch_connections(
       [this] { return groups_->connection_error(); },
       [&supervisor = process_->supervisor()](const std::string& error) { supervisor.lose_connection(error); });
 }
@@ -265,7 +265,7 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
     // Until all ranks have finished, losing a rank is a failure; afterwards ranks end at different times.
     rank_.ranks.world->barrier();
     supervisor.end();
-    connection_watch_.reset();
+    connection_watch_ = {};
     try {
       groups_->shutdown();
     } catch (const PeerError&) {

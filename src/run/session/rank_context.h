@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/log.h"
@@ -104,9 +105,9 @@ class RankContext {
   std::string threads_source_;
   std::string ranks_source_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
-  std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // only with NCCL
-  Rank rank_;                                                       // whose groups end before `groups_`
-  std::optional<std::filesystem::path> checkpoint_folder_;          // set by begin_run()
+  std::jthread connection_watch_;                           // only with NCCL
+  Rank rank_;                                               // whose groups end before `groups_`
+  std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
 };
 
 }  // namespace trainer::session

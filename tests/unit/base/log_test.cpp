@@ -1,9 +1,6 @@
 #include "base/log.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "tests/testing/temporary_folder.h"
@@ -27,30 +24,6 @@ TEST(Log, LinesHoldNothingThatATerminalExecutes) {
   const auto text = read_file(file);
   EXPECT_NE(text.find("info: a name\\x1b[2J\\x0d\n"), std::string::npos) << text;
   EXPECT_NE(text.find("warning: Größe\n\tzweite Zeile \\x9b\n"), std::string::npos) << text;
-}
-
-TEST(Log, AFileTellsThatStderrHasLostLines) {
-  const testing::TemporaryFolder folder;
-  const auto file = folder.path() / "train.log";
-  const auto log_to = [&](const char* terminal) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::dup2(::open(terminal, O_WRONLY), STDERR_FILENO);
-      const auto logger = make_console_logger();
-      add_file(*logger, file);
-      for (const char* line : {"one", "two", "three"}) logger->info(line);
-      ::_exit(0);
-    }
-    ::waitpid(child, nullptr, 0);
-    auto text = read_file(file);
-    std::filesystem::remove(file);
-    for (auto begin = text.find("20"); begin != std::string::npos; begin = text.find("\n20")) text.erase(begin + (begin > 0), 24);
-    return text;
-  };
-  EXPECT_EQ(log_to("/dev/full"),
-            "warning: cannot write to stderr: No space left on device; lines may be missing there, but not in log files such as this one\n"
-            "info: one\ninfo: two\ninfo: three\n");
-  EXPECT_EQ(log_to("/dev/null"), "info: one\ninfo: two\ninfo: three\n");
 }
 
 TEST(Log, OtherRanksPrintOnlyWarnings) {

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,9 +58,8 @@ class SealedStoreTest : public ::testing::Test {
 
   c10::intrusive_ptr<c10d::Store> plain_ = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> foreign_;
-  c10::intrusive_ptr<SealedStore> store_ = c10::make_intrusive<SealedStore>(
-      plain_, "run", std::make_shared<Seal>("secret"),
-      [this](const std::string& key, int64_t count) { foreign_.push_back(fmt::format("{} {}", count, key)); });
+  c10::intrusive_ptr<SealedStore> store_ = c10::make_intrusive<SealedStore>(plain_, "run", std::make_shared<Seal>("secret"),
+                                                                            [this](const std::string& key) { foreign_.push_back(key); });
 };
 
 TEST_F(SealedStoreTest, ValuesAreSharedAndHidden) {
@@ -121,15 +119,14 @@ TEST_F(SealedStoreTest, CompareSetReplacesAForeignValue) {
   EXPECT_EQ(text(store_->get("key")), "3");
 }
 
-TEST_F(SealedStoreTest, ForeignValuesAreCountedInFewReports) {
+TEST_F(SealedStoreTest, TheFirstForeignValueIsReported) {
   const auto clone = store_->clone();
-  for (int i = 0; i < 60; ++i) {
-    const auto key = std::to_string(i);
+  for (const auto* key : {"one", "two"}) {
     forge(key);
     EXPECT_FALSE(clone->check({key}));
     EXPECT_FALSE(store_->check({key}));
   }
-  EXPECT_THAT(foreign_, ElementsAre("1 0", "10 4", "100 49"));
+  EXPECT_THAT(foreign_, ElementsAre("one"));
 }
 
 }  // namespace

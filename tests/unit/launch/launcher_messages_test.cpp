@@ -28,14 +28,14 @@ TEST(LauncherMessages, AreReadBackUnchanged) {
   EXPECT_THROW(parse_message("ended 3"), std::invalid_argument);
 }
 
-TEST(LauncherMessageReader, ReceivesWholeLinesUntilItEnds) {
+TEST(LauncherMessages, AreReceivedInWholeLines) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<int> ranks;
   {
-    const LauncherMessageReader reader(ends[0], [&](const LauncherMessage& message) {
+    const auto reader = read_messages(ends[0], [&](const LauncherMessage& message) {
       const std::lock_guard lock(mutex);
       ranks.push_back(message.rank);
       changed.notify_all();

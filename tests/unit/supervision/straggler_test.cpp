@@ -9,7 +9,6 @@ namespace trainer::supervision {
 namespace {
 
 using distributed::OwnSeconds;
-using Cause = Straggler::Cause;
 
 constexpr double kRatio = 1.5;
 constexpr double kInterval = 10;
@@ -22,7 +21,7 @@ TEST(Straggler, IsNamedWithThePartThatIsSlower) {
   const auto by_data = find({{0.1, 4}, {0.3, 4}, {5.5, 4.1}, {0.2, 3.9}});
   ASSERT_TRUE(by_data.has_value());
   EXPECT_EQ(by_data->rank, 2);
-  EXPECT_EQ(by_data->cause, Cause::kData);
+  EXPECT_TRUE(by_data->is_by_data);
   EXPECT_DOUBLE_EQ(by_data->total.own, 9.6);
   EXPECT_DOUBLE_EQ(by_data->total.others, 4.1);
   EXPECT_DOUBLE_EQ(by_data->part.own, 5.5);
@@ -32,7 +31,7 @@ TEST(Straggler, IsNamedWithThePartThatIsSlower) {
   const auto by_compute = find({{5, 4.5}, {5, 1}, {5, 1}});
   ASSERT_TRUE(by_compute.has_value());
   EXPECT_EQ(by_compute->rank, 0);
-  EXPECT_EQ(by_compute->cause, Cause::kCompute);
+  EXPECT_FALSE(by_compute->is_by_data);
   EXPECT_DOUBLE_EQ(by_compute->part.excess(), 3.5);
 }
 
@@ -41,19 +40,6 @@ TEST(Straggler, TheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
   ASSERT_TRUE(straggler.has_value());
   EXPECT_EQ(straggler->rank, 1);
   EXPECT_DOUBLE_EQ(straggler->total.others, 3);
-}
-
-TEST(Straggler, OfTwoRanksTheOtherOneIsTheReference) {
-  const auto straggler = find({{0, 3}, {0, 6}});
-  ASSERT_TRUE(straggler.has_value());
-  EXPECT_EQ(straggler->rank, 1);
-  EXPECT_DOUBLE_EQ(straggler->total.others, 3);
-}
-
-TEST(Straggler, TheSlowestOfSeveralIsNamed) {
-  const auto straggler = find({{0, 2}, {0, 8}, {0, 9}, {0, 2}, {0, 2}});
-  ASSERT_TRUE(straggler.has_value());
-  EXPECT_EQ(straggler->rank, 2);
 }
 
 TEST(Straggler, IsIgnoredUpToTheRatio) {

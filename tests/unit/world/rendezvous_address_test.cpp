@@ -52,11 +52,7 @@ TEST(RendezvousAddress, FlagThenConfigurationThenMaster) {
   EXPECT_EQ(point.port_source, "--init-method");
 }
 
-TEST(RendezvousAddress, QueryOfTheFlagIsTakenAway) {
-  const auto rank_env =
-      find_rank_env({.init_method = "tcp://[::1]:9?rank=1&world_size=2"}, [](const std::string&) { return std::nullopt; });
-  EXPECT_EQ(rank_env.init_method, "tcp://[::1]:9");
-  EXPECT_EQ(rendezvous_address(rank_env, "env://").host, "::1");
+TEST(RendezvousAddress, BracketsOfMasterAddrAreRemoved) {
   const std::map<std::string, std::string> variables = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]"}, {"MASTER_PORT", "9"}};
   const auto by_variables = find_rank_env({}, [&variables](const std::string& name) {
     const auto found = variables.find(name);
