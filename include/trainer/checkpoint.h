@@ -9,14 +9,12 @@
 
 namespace trainer::checkpoint {
 
-// Writes the tree to a file that torch.load(weights_only=True) can open. The file is never incomplete: an earlier file of this name stays
-// until the new one is on the disk. Tensors must be on the CPU. Equal trees give equal bytes. Returns the size in bytes. Throws Error. Not
-// collective: to be called on one rank.
+// Writes the tree to a file that torch.load(weights_only=True) can open; an earlier file of this name stays until the new one is on the
+// disk. Tensors must be on the CPU. Equal trees give equal bytes. Returns the size in bytes. Throws Error. To be called on one rank.
 uint64_t save(const std::filesystem::path& path, const state::Tree& tree);
 
-// Reads a file in PyTorch's format (also the one before PyTorch 1.6) or in the safetensors format; for safetensors, the result is a
-// dictionary of the file's tensors. The tensors are on the CPU and own their memory. Throws CheckpointError with the file if it is missing,
-// damaged or of another format. Not collective.
+// Reads a file in PyTorch's format (also the one before PyTorch 1.6), or a safetensors file as a dictionary of its tensors. The tensors are
+// on the CPU and own their memory. Throws CheckpointError if the file is missing, damaged or of another format.
 state::Tree load(const std::filesystem::path& path);
 
 }  // namespace trainer::checkpoint

@@ -1,7 +1,6 @@
 #pragma once
-// Errors for users. Each message states in one sentence what is wrong, where, with which value, and what to do. main() prints the message
-// once and exits with the error's exit code; an error with an empty message is reported by another rank. Programming errors are reported by
-// TORCH_CHECK or std::logic_error instead.
+// Errors for users, whose message says what is wrong and what to do. An error with an empty message is reported by another rank.
+// Programming errors are TORCH_CHECK and std::logic_error.
 
 #include <stdexcept>
 #include <string>
@@ -28,8 +27,7 @@ class Error : public std::runtime_error {
   ExitCode exit_code_;
 };
 
-// An error that all ranks of a run have agreed on: rank 0 has the message; the messages of the others are empty, or contain rank 0 and its
-// reason.
+// An error that all ranks of a run have agreed on; only rank 0 needs to report it.
 class AgreedError : public Error {
  public:
   using Error::Error;
@@ -46,7 +44,7 @@ using DataError = ErrorWithCode<ExitCode::kData>;
 using CheckpointError = ErrorWithCode<ExitCode::kCheckpoint>;
 using PeerError = ErrorWithCode<ExitCode::kPeer>;
 
-// An option of the library has an invalid value. Code that has read the options from a file can report the place in the file instead.
+// An option of the library has an invalid value.
 class OptionError : public UsageError {
  public:
   // `member`: the name of a member of the options.

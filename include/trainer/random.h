@@ -1,7 +1,6 @@
 #pragma once
-// Counter-based random numbers: a value depends only on its key and its position, so a sample's augmentation depends only on the seed, the
-// epoch, the sample's index and its occurrence in the epoch, not on worker threads, ranks or earlier draws. The generator is Philox4x32-10
-// of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+// Counter-based random numbers: a value depends only on its key and its position, not on worker threads, ranks or earlier draws.
+// Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 
 #include <array>
 #include <cstdint>
@@ -33,8 +32,7 @@ class CounterRandom {
   unsigned used_ = 4;
 };
 
-// Advances `state` and returns the next number of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA
-// 2014). Ten times as fast as Philox.
+// SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014); ten times as fast as Philox.
 inline uint64_t next_splitmix64(uint64_t& state) {
   uint64_t value = state += 0x9E3779B97F4A7C15ULL;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -42,7 +40,7 @@ inline uint64_t next_splitmix64(uint64_t& state) {
   return value ^ (value >> 31);
 }
 
-// Mixes several integers into one seed by chained SplitMix64 steps, for generators that take a single seed.
+// Mixes several integers into one seed.
 uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b = 0);
 
 }  // namespace trainer

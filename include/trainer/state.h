@@ -1,6 +1,5 @@
 #pragma once
-// The saved state of a run's components: an ordered tree of tensors, numbers and text, like the nested dictionaries of PyTorch's
-// checkpoints.
+// The saved state of a run's components: an ordered tree of tensors, numbers and text, like PyTorch's checkpoints.
 
 #include <torch/types.h>
 
@@ -30,7 +29,7 @@ using List = std::vector<Tree>;
 // Items in the order in which they were added.
 class Dict {
  public:
-  // These functions are defined in tree.cpp, because clang rejects definitions in the class while the type Item is incomplete.
+  // Not defined here, because the type Item is incomplete.
   Dict();
   ~Dict();
   Dict(const Dict& other);
@@ -84,23 +83,21 @@ std::string describe(const torch::Tensor& tensor);
 
 // The tensors of a tree, in the tree's order.
 std::vector<torch::Tensor> tensors_of(const Tree& tree);
-// A copy of the tree with its tensors on the CPU; tensors that are already there share their memory. Waits for the device.
+// A copy of the tree with its tensors on the CPU; tensors that are already there share their memory.
 Tree to_cpu(const Tree& tree);
 // A copy of the tree with its tensors replaced by `tensors`, which must have the same number and order.
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors);
 
-// A position in a tree from an external source, such as a file; the tree must outlive the View. Anything unexpected throws a
-// CheckpointError that says what is wrong and where.
+// A position in a tree, which must outlive it. Anything unexpected throws a CheckpointError that says what is wrong and where.
 class View {
  public:
-  // `source`: the origin of the tree for messages, such as "runs/a/checkpoints/step_00000100.pt".
+  // `source`: the tree's file, for messages.
   View(const Tree& tree, std::string source);
 
   // at(), find() and keys() require a dictionary.
   View at(const Key& key) const;
   std::optional<View> find(const Key& key) const;
   std::vector<Key> keys() const;
-  // Requires a list.
   std::vector<View> elements() const;
 
   bool is_none() const;
@@ -109,7 +106,7 @@ class View {
   double number() const;  // accepts an integer, too
   const std::string& text() const;
   const torch::Tensor& tensor() const;
-  // Writes the tensor's values into `destination`, whose shape and dtype it must have.
+  // `destination` must have the tensor's shape and dtype.
   void copy_to(torch::Tensor destination) const;
 
   // Such as "model.conv1.weight"; empty at the root.
@@ -127,17 +124,16 @@ class View {
   std::string path_;
 };
 
-// Parameters and buffers by name, in the order of Python's Module.state_dict(): each module's parameters, its buffers, its children. The
-// tensors share the module's memory.
+// Parameters and buffers by name, in the order of Python's Module.state_dict(). The tensors share the module's memory.
 Dict state_of(const torch::nn::Module& module);
-// Copies the values into the module. Throws CheckpointError if a name is missing or unknown, or if a shape or dtype differs (except for
-// num_batches_tracked, whose dtype LibTorch's Module::to() changes); some tensors may have been loaded by then.
+// Copies the values into the module. Throws CheckpointError if a name is missing or unknown, or if a shape or dtype differs (except the
+// dtype of num_batches_tracked); some tensors may have been loaded by then.
 void load_state_of(torch::nn::Module& module, const View& view);
 
-// The state of LibTorch's default generators on this rank: "cpu", and for a GPU "cuda", as torch.get_rng_state() and
-// torch.cuda.get_rng_state() return them.
+// The state of LibTorch's default generators: "cpu", and for a GPU "cuda", as torch.get_rng_state() and torch.cuda.get_rng_state() return
+// them.
 Dict random_state(torch::Device device = torch::kCPU);
-// Restores a result of random_state(). Throws CheckpointError if a state is missing or not one of such a generator.
+// Restores a result of random_state(). Throws CheckpointError.
 void load_random_state(const View& view, torch::Device device = torch::kCPU);
 
 }  // namespace trainer::state

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,17 +18,12 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "base/signal.h"
 #include "trainer/error.h"
 
 namespace trainer {
 namespace {
-
-std::string host_name() {
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return host;
-}
 
 // Hosts may have the same name, and a host may have another kernel after a restart.
 std::string line_of_host() {

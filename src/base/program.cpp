@@ -1,5 +1,6 @@
 #include "base/program.h"
 
+#include <limits.h>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -59,6 +60,11 @@ std::string own_program() {
   const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) return file.string();
   throw Error("cannot read /proc/self/exe: " + error.message() + "; mount /proc (mount -t proc proc /proc), which this program needs");
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
 pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input) {

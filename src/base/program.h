@@ -1,5 +1,5 @@
 #pragma once
-// Finds and starts programs: those that the user names (logging.command), and this one.
+// Programs, those that the user names (logging.command) and this one, and the host on which they run.
 
 #include <sys/types.h>
 
@@ -14,6 +14,9 @@ std::string find_program(const std::string& name);
 
 // The file of this program. Throws Error if /proc is not mounted.
 std::string own_program();
+
+// The name of this host.
+std::string host_name();
 
 // Starts the program `file` in its own process group, with `input` as its standard input, this process's standard error as its standard
 // output and standard error, and no other descriptors. The program gets the environment of this process without the variables

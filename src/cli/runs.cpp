@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <numeric>
 #include <optional>
@@ -88,11 +87,9 @@ std::vector<history::Row> rows_of_keys(const std::vector<RunRecord>& runs, const
   return rows;
 }
 
-// The text as a number; nullopt if the text is not a number.
 std::optional<double> number_in(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return !text.empty() && *end == '\0' && !std::isnan(number) ? std::optional(number) : std::nullopt;
+  const auto number = parse_number<double>(text);
+  return number && !std::isnan(*number) ? number : std::nullopt;
 }
 
 // Numbers come first, in ascending order, then other texts in alphabetical order, then missing values.
@@ -209,40 +206,18 @@ namespace {
 
 using history::Row;
 
-// The width of tables and folded text if the output is not a terminal, or if the terminal's width is unknown.
+// The width of tables if the output is not a terminal, or if the terminal's width is unknown.
 constexpr size_t kWidthWithoutTerminal = 80;
 
 std::string shown(const std::optional<std::string>& value) { return value ? printable_line(*value) : "-"; }
 
-// The text after `prefix`, in lines of at most `width` columns; continuation lines are indented like the first. Lines are broken after a
-// space, or within a word that is longer than a line.
-std::string folded(const std::string& prefix, std::string text, size_t width) {
-  const auto indent = text_width(prefix);
-  const auto room = std::max<size_t>(width - std::min(width, indent), 20);
-  std::string lines = prefix;
-  while (text_width(text) > room) {
-    size_t end = 0;  // in bytes
-    size_t space = 0;
-    for (size_t column = 0; column < room; ++column) {
-      if (text[end] == ' ') space = end;
-      do {
-        ++end;
-      } while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);  // the further bytes of a UTF-8 character
-    }
-    if (space > 0) end = space + 1;
-    lines += text.substr(0, end) + '\n' + std::string(indent, ' ');
-    text.erase(0, end);
-  }
-  return lines + text + '\n';
-}
-
 // A line for each run.
-std::string to_list(const Row& row, const std::vector<std::string>& names, size_t width) {
+std::string to_list(const Row& row, const std::vector<std::string>& names) {
   size_t longest = 0;
   for (const auto& name : names) longest = std::max(longest, text_width(name));
   std::string text = printable_line(row.name) + '\n';
   for (size_t i = 0; i < names.size(); ++i) {
-    text += folded(fmt::format("  {}{}  ", names[i], std::string(longest - text_width(names[i]), ' ')), shown(row.values[i]), width);
+    text += fmt::format("  {}{}  {}\n", names[i], std::string(longest - text_width(names[i]), ' '), shown(row.values[i]));
   }
   return text;
 }
@@ -261,7 +236,7 @@ std::string to_text(const std::vector<Row>& rows, const char* title, const std::
     auto wider = widths;
     for (size_t i = 0; i < cells.size(); ++i) wider[i] = std::max(wider[i], text_width(cells[i]) + kColumnGap);
     if (std::accumulate(wider.begin(), wider.end(), size_t{0}) - kColumnGap > width) {
-      list += to_list(row, names, width);
+      list += to_list(row, names);
       continue;
     }
     widths = std::move(wider);

@@ -32,17 +32,9 @@ std::string describe_with_file(const ActivityState& state) {
   return state.file.empty() ? describe(state) : fmt::format("{}, {}", describe(state), state.file);
 }
 
-void OwnWork::pause() {
-  if (running_ != nullptr) running_->stop();
-}
-
-void OwnWork::resume() {
-  if (running_ != nullptr) running_->start();
-}
-
 void OwnWork::switch_to(device::Stopwatch* next) {
   pause();
-  running_ = next;
+  running = next;
   resume();
 }
 
@@ -55,17 +47,12 @@ void Activity::enter(Phase phase, int64_t step) {
     if (note_) note_(state_);
   }
   if (!own_work_) return;
-  if (phase == Phase::kLoading) {
-    own_work_->begin_data();
-  } else if (phase == Phase::kStep) {
-    own_work_->begin_compute();
-  } else {
-    own_work_->end();
-  }
+  auto* const stopwatch = phase == Phase::kLoading ? &own_work_->data : phase == Phase::kStep ? &own_work_->compute : nullptr;
+  own_work_->switch_to(stopwatch);
 }
 
 void Activity::begin_exchange() {
-  if (own_work_) own_work_->end();
+  if (own_work_) own_work_->switch_to(nullptr);
 }
 
 ActivityState Activity::read() const {

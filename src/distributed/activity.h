@@ -1,7 +1,6 @@
 #pragma once
-// Records what a rank is doing; written by the thread that does the work and read by the threads that monitor the rank. Also measures the
-// rank's own work: the time in which it works on a step without waiting for other ranks. All ranks that exchange gradients take the same
-// time for a step, so only own work distinguishes a slow rank from the ranks that wait for it.
+// What a rank is doing, for the threads that monitor it, and its own work: the time in which it works on a step without waiting for other
+// ranks, which alone distinguishes a slow rank from the ranks that wait for it.
 
 #include <cstdint>
 #include <functional>
@@ -37,27 +36,22 @@ struct OwnSeconds {
 };
 
 // Measures own work. Used by one thread at a time: the training thread, or autograd's thread while the training thread waits for it.
-class OwnWork {
- public:
-  explicit OwnWork(torch::Device device) : data_(device), compute_(device) {}
+struct OwnWork {
+  explicit OwnWork(torch::Device device) : data(device), compute(device) {}
 
-  // Each call ends the measurement in progress.
-  void begin_data() { switch_to(&data_); }
-  void begin_compute() { switch_to(&compute_); }
-  void end() { switch_to(nullptr); }
-  // The time between pause() and resume() is not own work.
-  void pause();
-  void resume();
-
-  // Own work since the last call. On a GPU, waits until the last measured work has finished.
-  OwnSeconds read() { return {.data = data_.read(), .compute = compute_.read()}; }
-
- private:
+  // Ends the measurement in progress; `next` may be null.
   void switch_to(device::Stopwatch* next);
+  // The time between pause() and resume() is not own work.
+  void pause() const {
+    if (running != nullptr) running->stop();
+  }
+  void resume() const {
+    if (running != nullptr) running->start();
+  }
 
-  device::Stopwatch data_;
-  device::Stopwatch compute_;
-  device::Stopwatch* running_ = nullptr;
+  device::Stopwatch data;
+  device::Stopwatch compute;
+  device::Stopwatch* running = nullptr;
 };
 
 class Activity {
@@ -69,14 +63,13 @@ class Activity {
   void enter(Phase phase, int64_t step = 0);
   ActivityState read() const;
 
-  // Like enter(), the next three functions must be called by the thread that does the work, which may be autograd's during backward.
-  // time_own_work() starts to time own work on `device`: kLoading counts as waiting for data, and kStep counts as computing until
-  // begin_exchange().
+  // Like enter(), the next three functions must be called by the thread that does the work, which may be autograd's during backward. From
+  // time_own_work() on, kLoading counts as waiting for data, and kStep counts as computing until begin_exchange().
   void time_own_work(torch::Device device) { own_work_ = std::make_unique<OwnWork>(device); }
-  // Call when the first gradients are ready to be sent to the other ranks; ends the time that counts as computing.
+  // Call when the first gradients are ready to be sent to the other ranks.
   void begin_exchange();
-  // Own work since the previous read_own_work(), or since time_own_work(), which must have been called.
-  OwnSeconds read_own_work() { return own_work_->read(); }
+  // Own work since the previous call, or since time_own_work(), which must have been called. Waits for the GPU.
+  OwnSeconds read_own_work() { return {.data = own_work_->data.read(), .compute = own_work_->compute.read()}; }
 
   // While an object of this class exists, the rank counts as waiting for other ranks, and no own work is measured.
   class Wait {
@@ -96,7 +89,7 @@ class Activity {
   mutable std::mutex mutex_;
   ActivityState state_;
   std::function<void(const ActivityState&)> note_;
-  // Not guarded by the mutex: recording time on a GPU that hangs may block, and read() on another thread would then block too.
+  // Not guarded by the mutex, because recording time on a GPU that hangs may block.
   std::unique_ptr<OwnWork> own_work_;
 };
 

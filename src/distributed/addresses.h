@@ -9,11 +9,10 @@
 
 namespace trainer::distributed {
 
-// Returns the numeric source address that this host uses for packets to `host`, or an empty string if the name cannot be resolved or there
-// is no route. Sends nothing to `host`.
+// The numeric source address that this host uses for packets to `host`; empty if the name cannot be resolved or there is no route.
 std::string address_towards(const std::string& host);
 
-// Returns why the name cannot be resolved now ("the name nod-1 cannot be resolved: ..."), or an empty string if it can.
+// "the name nod-1 cannot be resolved: ..."; empty if it can.
 std::string resolution_problem(const std::string& host);
 
 // `address`: numeric.
@@ -26,7 +25,7 @@ struct Listener {
 };
 
 // Binds the port of `point` to the address of its host name, so that the store can be reached only through the network of that address.
-// Returns an invalid socket, so that the caller binds to all addresses instead, in three cases:
+// Returns an invalid socket in three cases:
 // - The name resolves to several addresses that are not all loopback addresses.
 // - This host does not have the address (address translation).
 // - Ranks on other hosts may join, but the name resolves to a loopback address, as a host's own name often does (/etc/hosts, Kubeflow's

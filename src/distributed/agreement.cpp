@@ -6,7 +6,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/text.h"
-#include "distributed/activity.h"
 #include "distributed/first_line.h"
 #include "distributed/stores.h"
 #include "trainer/error.h"
@@ -33,6 +32,22 @@ void throw_if_any(const std::vector<Problem>& problems) {
   if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
 }
 
+namespace {
+
+// The results of all ranks; throws their problems.
+std::vector<std::string> results_of(const std::vector<nlohmann::json>& records) {
+  std::vector<Problem> problems;
+  std::vector<std::string> results;
+  for (const auto& record : records) {
+    problems.push_back(record["problem"]);
+    results.push_back(record["result"]);
+  }
+  throw_if_any(problems);
+  return results;
+}
+
+}  // namespace
+
 std::vector<std::string> StartupBarrier::gather(const std::function<std::string()>& work) {
   if (world_size_ == 1) return {work()};
   Problem problem;
@@ -47,19 +62,15 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   }
   const nlohmann::json record = {{"problem", problem}, {"result", result}};
   if (!group_) return gather_over_store(record);
-  std::vector<Problem> problems;
-  std::vector<std::string> results;
+  std::vector<nlohmann::json> records;
   for (const auto& text : group_->all_gather_bytes(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))) {
-    const auto other = nlohmann::json::parse(text);
-    problems.push_back(other["problem"]);
-    results.push_back(other["result"]);
+    records.push_back(nlohmann::json::parse(text));
   }
   try {
-    throw_if_any(problems);
+    return results_of(records);
   } catch (const Error& error) {
     throw AgreedError(rank_ == 0 ? error.what() : "", error.exit_code());
   }
-  return results;
 }
 
 std::vector<std::string> StartupBarrier::gather_over_store(const nlohmann::json& mine) {
@@ -69,15 +80,9 @@ std::vector<std::string> StartupBarrier::gather_over_store(const nlohmann::json&
     store_->set(key(rank_), to_bytes(mine));
     if (rank_ == 0) wait_for_all(key);
     return share_decision(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
-      std::vector<Problem> problems;
-      std::vector<std::string> results;
-      for (int rank = 0; rank < world_size_; ++rank) {
-        const auto record = from_bytes(store_->get(key(rank)));
-        problems.push_back(record["problem"]);
-        results.push_back(record["result"]);
-      }
-      throw_if_any(problems);
-      return results;
+      std::vector<nlohmann::json> records;
+      for (int rank = 0; rank < world_size_; ++rank) records.push_back(from_bytes(store_->get(key(rank))));
+      return results_of(records);
     });
   } catch (const c10::Error& error) {
     throw PeerError(fmt::format("rank {} lost the connection to another rank during start-up: {}; check whether another rank exited", rank_,
@@ -122,14 +127,7 @@ bool StopConsensus::any_requested(bool requested) {
 
 void StopConsensus::finish() {
   if (!pending_) return;
-  const Activity::Wait wait(group_->activity().get());
-  try {
-    pending_->wait();
-  } catch (const std::exception& error) {
-    rethrow_own_error(error);
-    throw PeerError(fmt::format("rank {} lost the connection to another rank: {}; check whether another rank exited or hangs",
-                                group_->rank(), first_line(error)));
-  }
+  group_->wait_for(*pending_);
   pending_.reset();
 }
 

@@ -26,12 +26,11 @@ struct Problem {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 
-// If any rank has a problem, throws one Error that lists each problem once. The text names the rank unless it is rank 0 or all ranks have
-// the same problem. The exit code is that of the first problem.
+// If any rank has a problem, throws one Error that lists each problem once, with the rank unless it is rank 0 or all have the same problem,
+// and with the exit code of the first one.
 void throw_if_any(const std::vector<Problem>& problems);
 
-// Makes all ranks complete each step of the start-up together, or fail together with each problem reported once. A rank that loses its
-// connection to another rank does not wait for the others.
+// Makes all ranks complete each step of the start-up together, or fail together with each problem reported once.
 class StartupBarrier {
  public:
   // For a run of one process.
@@ -43,20 +42,18 @@ class StartupBarrier {
   StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
-  // Collective: runs `work` on every rank. If it throws Error on any rank, all ranks throw AgreedError, with the text only on rank 0.
-  // PeerError and exceptions of other libraries are not shared. Over a store, throws LateRank on a rank that has waited too long for
-  // another.
+  // The functions below are collective. If `work` throws Error on any rank, all ranks throw AgreedError, with the text only on rank 0;
+  // PeerError and exceptions of other libraries are not shared. Over a store, a rank that has waited too long for another throws LateRank.
   void on_all_ranks(const std::function<void()>& work);
-  // Like on_all_ranks(); returns what `make` has returned on this rank.
   template <class Make>
   auto make_on_all_ranks(const Make& make) {
     std::optional<std::invoke_result_t<Make>> made;
     on_all_ranks([&] { made.emplace(make()); });
     return std::move(*made);
   }
-  // Like on_all_ranks(); returns the result of `work` of every rank, indexed by rank.
+  // Returns the results of all ranks, by rank.
   std::vector<std::string> gather(const std::function<std::string()>& work);
-  // Collective: runs `work` on rank 0 and returns its result on all ranks. Errors are handled as in on_all_ranks().
+  // Runs `work` on rank 0 and returns its result on all ranks.
   std::string on_rank0(const std::function<std::string()>& work);
 
  private:
@@ -72,16 +69,16 @@ class StartupBarrier {
 };
 
 // Makes all ranks stop at the same step when any of them receives a stop request. Exchanges the requests through shared memory if the group
-// has it, because the threads of gloo would make short steps longer; otherwise asynchronously, so that no step waits for the other ranks.
+// has it, and otherwise asynchronously, so that no step waits for the other ranks.
 class StopConsensus {
  public:
   // `group`: contains all ranks and is used by nothing else.
   explicit StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  // Collective, called once per step. Returns on all ranks whether any rank has passed true: in this call if the group has shared memory,
-  // else in an earlier call. A group of one rank without sockets sees its own request immediately.
+  // Collective, called once per step. Whether any rank has passed true: in this call if the group has no sockets or has shared memory, else
+  // in an earlier call.
   bool any_requested(bool requested);
-  // Collective: waits for the exchange that the last any_requested() started. Call before the group is shut down.
+  // Collective: ends the exchange that the last any_requested() started. Call before the group is shut down.
   void finish();
 
  private:

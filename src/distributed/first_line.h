@@ -10,8 +10,7 @@ std::string message_of(const std::exception& error);
 // The message of an exception of LibTorch or its backends, shortened to one line.
 std::string first_line(const std::exception& error);
 
-// Rethrows the exception that is being handled if it is an error of this process: of its device, its memory or its arguments. Such an error
-// may occur in a collective, but it was not caused by another rank.
+// Rethrows the exception that is being handled if it is an error of this process (its device, memory or arguments), not of another rank.
 void rethrow_own_error(const std::exception& error);
 
 }  // namespace trainer::distributed

@@ -13,8 +13,8 @@ class Store;
 
 namespace trainer::distributed {
 
-// Collective. Listens on the network interface `interface` or, if that is empty, on `address` (a host name or numeric address of this
-// host). Throws UsageError if this host does not have that interface or address, and PeerError if the ranks cannot connect.
+// Collective. Listens on the network interface `interface` or, if that is empty, on `address` of this host. Throws UsageError if this host
+// does not have it, and PeerError if the ranks cannot connect.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                                     const std::string& interface, const std::string& address,
                                                     std::chrono::milliseconds timeout);

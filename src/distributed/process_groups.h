@@ -31,31 +31,27 @@ bool uses_nccl(const GroupOptions& options);
 
 class ProcessGroups {
  public:
-  // For a run of one process; uses no sockets. `activity` may be null.
+  // For a run of one process; uses no sockets.
   explicit ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity = nullptr);
-  // Collective over `world_size` processes: connects them and, with NCCL, their GPUs, which counts as waiting for the other ranks.
-  // `store`: shared by these processes, with a key prefix for this run. Throws UsageError and PeerError.
+  // Collective: connects the processes and, with NCCL, their GPUs. `store`: shared by them, with a key prefix for this run. Throws
+  // UsageError and PeerError.
   ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);
   ~ProcessGroups();
   ProcessGroups(const ProcessGroups&) = delete;
   ProcessGroups& operator=(const ProcessGroups&) = delete;
 
-  // The group of all processes.
   const std::shared_ptr<ProcessGroup>& world() const { return world_; }
-  // The error that NCCL reports for its connections, or an empty string. Any thread may call this until shutdown() or the destructor
-  // begins.
+  // The error that NCCL reports, or empty. Any thread may call this until shutdown() or the destructor begins.
   std::string connection_error() const;
   // The ranks passed to the constructor.
   const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
-  // Collective over all processes, members or not; `ranks` (world ranks, in any order) must be the same in all processes. Returns null in a
-  // process that is not a member. A member's rank in the group is its position in the ascending list.
+  // Like Context::new_group().
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
-  // Like new_group(), but only for tensors on the CPU; does not connect the GPUs.
+  // Only for tensors on the CPU.
   std::shared_ptr<ProcessGroup> new_cpu_group(std::vector<int> ranks);
 
-  // Collective: waits for all ranks, then shuts down every group, newest first. If this was not called or failed, the destructor aborts the
-  // groups.
+  // Collective: waits for all ranks, then shuts down every group. If this was not called or failed, the destructor aborts them.
   void shutdown();
 
  private:

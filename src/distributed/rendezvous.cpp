@@ -8,6 +8,7 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "base/program.h"
 #include "base/text.h"
 #include "distributed/addresses.h"
 #include "distributed/first_line.h"
@@ -277,7 +278,7 @@ Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddre
   return rendezvous;
 }
 
-RankInfo this_process() { return {.host = world::host_name(), .process_id = getpid(), .cpu_mask = world::cpu_mask()}; }
+RankInfo this_process() { return {.host = host_name(), .process_id = getpid(), .cpu_mask = world::cpu_mask()}; }
 
 bool same_host(const RankInfo& a, const RankInfo& b) { return a.host == b.host && a.address == b.address; }
 

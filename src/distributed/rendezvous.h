@@ -43,26 +43,24 @@ struct Hello {
   RankInfo rank;            // join_run() fills in local_rank and address
   std::string version;      // of the program and of LibTorch; must be the same on all ranks
   std::string config = {};  // the resolved experiment file, without values derived from the data set; must be the same on all ranks
-  // Like `config`, with the values derived from the data set; empty unless each rank reads the data itself. Must be the same on all ranks.
-  std::string config_with_data = {};
-  Problem problem = {};  // why this rank cannot continue
-  int world_size = 0;    // set by join_run(); must be the same on all ranks
+  std::string config_with_data = {};  // the same with these values; empty unless each rank reads the data itself
+  Problem problem = {};               // why this rank cannot continue
+  int world_size = 0;                 // set by join_run(); must be the same on all ranks
 };
 
 // Describes, for a message, the differences between the configurations of rank 0 and another rank.
 using DescribeDifferences = std::function<std::string(const std::string& of_rank0, const std::string& of_other)>;
 
-// Part of the message of a rank that loses the connection to the store, which rank 0 usually serves. Rank 0's own message gives the reason.
+// Part of the message of a rank that loses the connection to the store; rank 0's own message gives the reason.
 inline constexpr std::string_view kLostRank0 = "lost the connection to rank 0";
 
 struct Rendezvous {
-  // Shared by all ranks, with a key prefix for this attempt of the run. If the run has a secret, only ranks that have it can read and write
-  // values.
+  // Shared by all ranks that have the run's secret, with a key prefix for this attempt of the run.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::Store> group_store;  // the same store without sealed values, for c10d's process groups
   std::vector<RankInfo> ranks;                  // by rank
   std::string address;                          // of this rank, for gloo to listen on
-  // Assigned by the launcher; if it gave two ranks on this host the same number, the number of lower ranks on this host instead.
+  // Assigned by the launcher; the number of lower ranks on this host if it gave two of them the same number.
   int local_rank = 0;
   int local_world_size = 1;
   int num_sharing_cpus = 1;  // ranks on this host that may use the same cores as this one, including itself
@@ -72,13 +70,9 @@ struct Rendezvous {
 std::string describe_both(const std::string& of_rank0, const std::string& of_other);
 
 // Collective; not for a run of one process. Waits up to `timeout` for late ranks; rank 0 logs which ranks are missing. `logger` must
-// outlive the stores of the result, which log warnings about values that were not sealed with the secret. Throws an Error with exit code
-// - kPeer if this or another rank receives a stop request, ranks did not join, a rank joined twice or sent an unreadable message, the port
-//   is in use, or a host cannot be reached;
-// - kUsage if two ranks differ in secret, world size, version or configuration;
-// - kData if two ranks have derived different values from their data;
-// - of the first problem if any rank has one.
-// An error that rank 0 finds is thrown on all ranks as AgreedError, with its text only on rank 0, so that it is reported once.
+// outlive the stores of the result. Throws PeerError if ranks cannot join, UsageError if two ranks differ in secret, world size, version or
+// configuration, DataError if they have derived different values from their data, and the problems of the ranks. An error that rank 0 finds
+// is thrown on all ranks as AgreedError, with its text only on rank 0.
 Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
                     const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
                     const DescribeDifferences& describe_differences = describe_both);

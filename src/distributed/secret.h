@@ -24,14 +24,14 @@
 namespace trainer::distributed {
 
 // The secret of distributed.secret_file: the file's text without white space at its ends. Logs a warning if other users may read the file.
-// Throws UsageError if the file is not a regular file, cannot be read, is longer than 4 KiB, or has fewer than 16 characters.
+// Throws UsageError.
 world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& logger);
 
 // For messages: "distributed.secret_file", "torchrun's run id (TORCHELASTIC_RUN_ID)".
 std::string describe(world::RunSecret::Source source);
 
-// Ranks with different secrets cannot find each other's values. To explain this in a message, rank 0 and each rank that does not find rank
-// 0's values publish unencrypted which kind of secret they have. Other programs can write this too, so only messages use it.
+// Ranks with different secrets cannot find each other's values. For messages only, because other programs can write it too, rank 0 and each
+// rank that does not find rank 0's values publish unencrypted which kind of secret they have.
 class SecretCheck {
  public:
   // `open_store`: a store that all ranks can read, whatever their secret.
@@ -39,8 +39,8 @@ class SecretCheck {
 
   // Rank 0 calls this when its first value is in the sealed store.
   void announce();
-  // Called by another rank while it waits for rank 0. Returns how the secrets of the two ranks differ if rank 0 has called announce() but
-  // `sealed_store` has no valid value under `key_of_rank0`; otherwise an empty string.
+  // Called by another rank while it waits for rank 0. How the secrets differ, if rank 0 has called announce() but `sealed_store` has no
+  // valid value under `key_of_rank0`; else empty.
   std::string find_difference(c10d::Store& sealed_store, const std::string& key_of_rank0);
   // Called by rank 0. Logs a warning for each missing rank that has found a difference.
   void report(const std::vector<int>& missing, Logger& logger);
@@ -51,15 +51,14 @@ class SecretCheck {
   int rank_;
 };
 
-// Encrypts and authenticates values with a shared secret; a value is also bound to the store key under which it was written (AES-256-GCM;
-// the cipher key is derived from the secret by HMAC-SHA-256). Thread-safe.
+// Encrypts values with a shared secret and binds them to their store keys (AES-256-GCM with a key by HMAC-SHA-256). Thread-safe.
 class Seal {
  public:
   explicit Seal(std::string_view secret);
 
   // 32 hexadecimal digits derived from the secret. The secret cannot be computed from them, but a guess can be verified.
   const std::string& name() const { return name_; }
-  // The result is 28 bytes longer than `value`, and different in each call.
+  // The result is different in each call.
   std::vector<uint8_t> close(std::string_view key, const std::vector<uint8_t>& value) const;
   // Returns nullopt if the value was not sealed with this secret under this key.
   std::optional<std::vector<uint8_t>> open(std::string_view key, const std::vector<uint8_t>& sealed) const;
@@ -69,10 +68,9 @@ class Seal {
   std::string name_;
 };
 
-// A store in which only ranks that have the run's secret can read and write values. A value that another program writes counts as missing,
-// because it is not sealed: get() and wait() wait for a sealed value, multiGet() returns the last sealed value that it or compareSet() has
-// read, and compareSet() replaces the value. The counters of add() are not protected, because the underlying store must be able to read
-// them, and neither is the existence of keys, which anyone can list and delete. An earlier value of a key can be replayed.
+// A store in which only ranks that have the run's secret can read and write values. A value of another program counts as missing: get() and
+// wait() wait for a sealed value, multiGet() returns the last sealed value that it or compareSet() has read, and compareSet() replaces the
+// value. The counters of add() and the existence of keys are not protected, and an earlier value of a key can be replayed.
 class SealedStore final : public c10d::Store {
  public:
   // Called once, on any thread, with the key of the first invalid value that this object or a clone reads.
@@ -117,8 +115,7 @@ class SealedStore final : public c10d::Store {
   const std::shared_ptr<const Seal> seal_;
   const std::shared_ptr<Foreign> foreign_;
   std::mutex mutex_;
-  // The last valid values of the keys that multiGet() and compareSet() have read. Values that get() reads are not kept, because they may be
-  // large.
+  // Of the keys that multiGet() and compareSet() have read; those of get() may be large.
   std::map<std::string, Bytes> last_values_;
 };
 

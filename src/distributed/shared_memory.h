@@ -26,8 +26,7 @@ class SharedMemory {
   enum Counter { kWritten, kSummed, kRead, kNumCounters };
 
   // Collective. Allocates `num_bytes` for each rank; `timeout` limits each wait. Returns null on every rank if any rank cannot map the
-  // memory, for example because it is on another host or in a container without access to the other processes, or because no memory is
-  // left.
+  // memory, for example because it is on another host or in another container.
   static std::unique_ptr<SharedMemory> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
   ~SharedMemory();
 
@@ -38,12 +37,11 @@ class SharedMemory {
 
   // Sets this rank's counter. A rank that sees the new value also sees everything that this rank wrote before.
   void set(Counter counter, uint32_t value);
-  // Whether the counters of all ranks have reached `value`.
   bool have_all_reached(Counter counter, uint32_t value) const;
-  // Waits until the counters of all ranks have reached `value`. Throws std::runtime_error if a rank has left or the timeout is exceeded.
+  // Throws std::runtime_error if a rank has left or the timeout is exceeded.
   void wait_for_all(Counter counter, uint32_t value) const;
 
-  // Marks this rank as having left: on other ranks, calls that wait for it fail; so do waiting calls on other threads of this rank.
+  // From now on, waits for this rank fail, and so do waits on other threads of this rank.
   void leave();
 
  private:
@@ -63,8 +61,7 @@ class SharedMemory {
   std::atomic<bool> has_left_ = false;
 };
 
-// Writes part(0) + part(1) + … to `total`. Parts are added in this order, so that the result is bitwise independent of how they were
-// received. With one part, which must already be in `total`, does nothing.
+// Writes part(0) + part(1) + …, added in this order, to `total`. A single part must already be there.
 void add_in_order(torch::Tensor total, int size, const std::function<torch::Tensor(int index)>& part);
 
 class SharedMemoryGroup {
@@ -74,8 +71,8 @@ class SharedMemoryGroup {
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
-  // The next two functions are collective. Tensors must be on the CPU and contiguous, with the same shapes and types on every rank. They
-  // throw std::runtime_error if a rank has left or the timeout is exceeded.
+  // The next two functions are collective, for contiguous CPU tensors with the same shapes and types on every rank. They throw
+  // std::runtime_error if a rank has left or the timeout is exceeded.
 
   // Sums the tensors over the ranks in place, in rank order.
   void sum(std::span<const torch::Tensor> tensors);
@@ -95,22 +92,19 @@ class SharedMemoryGroup {
   uint32_t round_ = 0;  // number of calls of sum() and all_gather()
 };
 
-// Sums large tensors over the ranks of one host in shared memory while the caller computes. begin() and finish() perform a reduce-scatter
-// and an all-gather on the calling thread, because extra threads would need a core. Each rank sums one shard of every tensor. The shards
-// and the order of additions are the same as in gloo's ring (gloo/allreduce.cc), so that the result is bitwise the same whether or not the
-// ranks share a host.
+// Sums large tensors over the ranks of one host while the caller computes. begin() and finish() perform a reduce-scatter and an all-gather
+// on the calling thread, because extra threads would need a core. The shards and the order of additions are those of gloo's ring
+// (gloo/allreduce.cc), so that the bits do not depend on whether the ranks share a host.
 class SharedMemorySum {
  public:
   // Collective; returns null like SharedMemory::make. `num_bytes`: the total size of the tensors between two calls of finish(), each
   // rounded up to 64 bytes.
   static std::unique_ptr<SharedMemorySum> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
 
-  // The next two functions are collective: all ranks must pass corresponding tensors in the same order. Tensors must be on the CPU and
-  // contiguous. They throw std::runtime_error if a rank has left or the timeout is exceeded.
+  // The next two functions are collective, for contiguous CPU tensors in the same order. They throw std::runtime_error like those above.
 
   // Begins to sum `tensor` in place. Waits only for ranks that are still reading tensors from before the last finish().
   void begin(const torch::Tensor& tensor);
-  // Waits until all tensors are summed.
   void finish();
 
   void leave() { memory_->leave(); }
@@ -126,7 +120,7 @@ class SharedMemorySum {
   torch::Tensor shard_for(int rank, const torch::Tensor& tensor) const;
   // The shard that `rank` sums, as `writer` stores it in its shared memory.
   torch::Tensor shared(int writer, int rank, const Pending& pending) const;
-  // Sums and reads, in order, the shards that other ranks have made ready; if `waits` is set, waits for all shards.
+  // Sums and reads, in order, the shards that are ready, or all.
   void advance(bool waits);
   bool is_ready(SharedMemory::Counter counter, size_t index, bool waits) const;
   void add_own_share(const Pending& pending);

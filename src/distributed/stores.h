@@ -22,9 +22,8 @@ namespace trainer::distributed {
 // Time until the missing ranks are first reported.
 constexpr std::chrono::milliseconds kFirstWaitReport{5000};
 
-// This or another rank received a stop request before all ranks had joined. The exit code is not ExitCode::kStopped, because schedulers
-// restart all ranks after that code: if one rank fails at its start, a scheduler stops the ranks that have joined, and would then restart
-// the run forever.
+// This or another rank received a stop request before all ranks had joined. The exit code is not kStopped: if one rank fails at its start,
+// a scheduler stops those that have joined, and after that code it would restart the run forever.
 struct StoppedDuringRendezvous : PeerError {
   // `state`: which ranks have not joined, or that rank 0 could not be reached.
   explicit StoppedDuringRendezvous(const std::string& state);
@@ -33,10 +32,9 @@ struct StoppedDuringRendezvous : PeerError {
 // Handles a stop request while a rank waits for others to join.
 class RendezvousStop {
  public:
-  // Call when the wait begins.
   explicit RendezvousStop(Logger& logger) : logger_(logger) {}
 
-  // Whether this rank has received a stop request and must not wait any longer. In the first seconds it may still wait, and logs this once:
+  // Whether this rank has received a stop request and must not wait any longer. In the first seconds it still waits, and logs this once:
   // ranks that were started together join during this time and then stop as in training.
   bool is_due();
 
@@ -46,10 +44,8 @@ class RendezvousStop {
   bool is_logged_ = false;
 };
 
-// Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for the store,
-// and log a warning with the reason after some seconds, or at once if an attempt fails immediately (for example because a name cannot be
-// resolved yet); while attempts continue to fail immediately, the warning is repeated every 30 s. Throws StoppedDuringRendezvous, and
-// PeerError if the port is in use, the host cannot be reached, the server is not a store, or the file cannot be used.
+// Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for it, and
+// log why. Throws StoppedDuringRendezvous and PeerError.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point,
                                            std::chrono::milliseconds timeout, RendezvousStop& stop, Logger& logger);
 
@@ -68,10 +64,9 @@ struct LateRank : PeerError {
   std::chrono::milliseconds waited;
 };
 
-// Collective: calls `decide` on rank 0 and returns its result on all ranks. The other ranks wait slightly longer than `timeout`, and throw
-// LateRank if there is still no decision. All ranks throw an Error of `decide` as AgreedError, with its text only on rank 0, so that it is
-// reported once. Each rank must have set the key `key_of`(rank) before; this function uses keys with that prefix. The other ranks call
-// `while_waiting` every second while they wait.
+// Collective: calls `decide` on rank 0 and returns its result on all ranks. All ranks throw an Error of `decide` as AgreedError, with its
+// text only on rank 0. The others wait slightly longer than `timeout`, call `while_waiting` every second, and throw LateRank in the end.
+// Each rank must have set the key `key_of`(rank) before; this function uses keys with that prefix.
 nlohmann::json share_decision(
     c10d::Store& store, const std::function<std::string(int rank)>& key_of, int rank, int world_size, std::chrono::milliseconds timeout,
     const std::function<nlohmann::json()>& decide, const std::function<void()>& while_waiting = [] {});

@@ -113,13 +113,12 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((code, screen.wrapped), (0, []), text)
         self.assertRegex(screen.lines()[0], "^RUN +STATE +BEST$|^RUN +STATE$")
 
-    def test_compare_fits_into_80_columns(self):
+    def test_compare_has_long_values_below_its_table(self):
         text = trainer("compare", self.runs / "images", self.runs / "linear").stdout
-        self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
         # Short values are in the table, long values below it.
         self.assertRegex(text, r"(?m)^CONFIGURATION +images +linear$")
         self.assertRegex(text, r"(?m)^optimizer.lr +\S+ +\S+$")
-        self.assertRegex(text, r"(?m)^dataset.train_transforms\n  images  .*\n( {10}\S.*\n)+  linear  ")
+        self.assertRegex(text, r"(?m)^dataset.train_transforms\n  images  .*\n  linear  ")
 
     def test_runs_with_keys_sorted_and_as_csv(self):
         runs = self.folder / "sweep"

@@ -49,16 +49,6 @@ Key make_key(std::string name, std::string type, const KeyInfo& info) {
   return key;
 }
 
-// Makes `key` read and write `field`. `parse(node, field)` returns false and leaves the field unchanged if the value is not as `expected`.
-template <class T, class Parse, class Write>
-Key bind_field(Key key, T& field, std::string expected, Parse parse, Write write) {
-  key.read = [&field, expected = std::move(expected), parse](const Node& node) {
-    return parse(node, field) ? std::nullopt : std::optional(expected);
-  };
-  key.write = [&field, write] { return write(field); };
-  return key;
-}
-
 Node text_value(std::string text) { return Node::scalar(std::move(text), /*quoted=*/true); }
 
 template <class T>
@@ -88,8 +78,9 @@ bool has_leading_zero(std::string_view text) {
   return digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
 }
 
+// parse_value() leaves the field unchanged and returns false if the node has another value.
 template <class T>
-bool parse_scalar(const Node& node, const KeyInfo& info, T& field) {
+bool parse_value(const Node& node, const KeyInfo& info, T& field) {
   if (node.kind != Node::Kind::kScalar || node.quoted || has_leading_zero(node.text)) return false;
   const auto value = parse_number<T>(node.text);
   if (!value || !std::isfinite(static_cast<double>(*value)) || !in_range(static_cast<double>(*value), info)) return false;
@@ -97,35 +88,62 @@ bool parse_scalar(const Node& node, const KeyInfo& info, T& field) {
   return true;
 }
 
-bool parse_scalar(const Node& node, const KeyInfo&, bool& field) {
+bool parse_value(const Node& node, const KeyInfo&, bool& field) {
   if (node.quoted || (!is_word(node, "true") && !is_word(node, "false"))) return false;
   field = node.text == "true";
   return true;
 }
 
 template <class T>
-Node write_scalar(T value) {
+bool parse_value(const Node& node, const KeyInfo& info, std::vector<T>& field) {
+  if (T one{}; info.may_be_one && parse_value(node, info, one)) {
+    field = {one};
+    return true;
+  }
+  std::vector<T> given(node.items.size());
+  bool valid = node.kind == Node::Kind::kList;
+  for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_value(node.items[i], info, given[i]);
+  if (valid) field = std::move(given);
+  return valid;
+}
+
+template <class T>
+Node write_value(T value, const KeyInfo&) {
   return Node::scalar(number_text(value));
 }
-Node write_scalar(bool value) { return Node::scalar(value ? "true" : "false"); }
 
-// A key whose value is a number, a boolean, or `word` (null or auto), which leaves the field empty.
+Node write_value(bool value, const KeyInfo&) { return Node::scalar(value ? "true" : "false"); }
+
 template <class T>
-Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const std::string& word, std::string expected) {
-  const bool word_is_null = word == "null";
-  return bind_field(
-      std::move(key), field, std::move(expected),
-      [info, word, word_is_null](const Node& node, std::optional<T>& value) {
-        T given{};
-        const bool is_empty = word_is_null ? node.kind == Node::Kind::kNull : is_word(node, word);
-        if (!is_empty && !parse_scalar(node, info, given)) return false;
-        value = is_empty ? std::nullopt : std::optional(given);
-        return true;
-      },
-      [word, word_is_null](const std::optional<T>& value) {
-        if (value) return write_scalar(*value);
-        return word_is_null ? Node{} : Node::scalar(word);
-      });
+Node write_value(const std::vector<T>& values, const KeyInfo& info) {
+  if (info.may_be_one && values.size() == 1) return write_value(values.front(), info);
+  std::vector<Node> items;
+  for (const auto value : values) items.push_back(write_value(value, info));
+  return Node::list(std::move(items));
+}
+
+template <class T>
+Key value_key(Key key, T& field, const KeyInfo& info, std::string expected) {
+  key.read = [&field, info, expected = std::move(expected)](const Node& node) {
+    return parse_value(node, info, field) ? std::nullopt : std::optional(expected);
+  };
+  key.write = [&field, info] { return write_value(field, info); };
+  return key;
+}
+
+// A key whose value may also be `word` (null or auto), which leaves the field empty.
+template <class T>
+Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const std::string& word, const std::string& expected) {
+  const bool is_null = word == "null";
+  key.read = [&field, info, word, is_null, expected](const Node& node) -> std::optional<std::string> {
+    T given{};
+    const bool is_empty = is_null ? node.kind == Node::Kind::kNull : is_word(node, word);
+    if (!is_empty && !parse_value(node, info, given)) return expected;
+    field = is_empty ? std::nullopt : std::optional(given);
+    return std::nullopt;
+  };
+  key.write = [&field, info, word, is_null] { return field ? write_value(*field, info) : is_null ? Node{} : Node::scalar(word); };
+  return key;
 }
 
 template <class T>
@@ -136,9 +154,7 @@ Key optional_number_key(std::string name, std::optional<T>& field, const KeyInfo
 
 // The key of a member, for each type that a member can have.
 Key key_of(std::string name, bool& field, const KeyInfo& info) {
-  return bind_field(
-      make_key(std::move(name), "true | false", info), field, "true or false",
-      [info](const Node& node, bool& value) { return parse_scalar(node, info, value); }, [](bool value) { return write_scalar(value); });
+  return value_key(make_key(std::move(name), "true | false", info), field, info, "true or false");
 }
 
 // Sets `field`; on failure leaves it unchanged and returns what was expected.
@@ -182,9 +198,7 @@ Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& inf
 
 template <class Number>
 Key key_of(std::string name, Number& field, const KeyInfo& info) {
-  return bind_field(
-      make_key(std::move(name), kNumberType<Number>, info), field, expected_number<Number>(info),
-      [info](const Node& node, Number& value) { return parse_scalar(node, info, value); }, write_scalar<Number>);
+  return value_key(make_key(std::move(name), kNumberType<Number>, info), field, info, expected_number<Number>(info));
 }
 
 template <class T>
@@ -202,27 +216,6 @@ Key key_of(std::string name, Auto<bool>& field, const KeyInfo& info) {
 }
 
 template <class T>
-bool parse_numbers(const Node& node, const KeyInfo& info, std::vector<T>& values) {
-  if (T one{}; info.may_be_one && parse_scalar(node, info, one)) {
-    values = {one};
-    return true;
-  }
-  std::vector<T> given(node.items.size());
-  bool valid = node.kind == Node::Kind::kList;
-  for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_scalar(node.items[i], info, given[i]);
-  if (valid) values = std::move(given);
-  return valid;
-}
-
-template <class T>
-Node write_numbers(const std::vector<T>& values, const KeyInfo& info) {
-  if (info.may_be_one && values.size() == 1) return write_scalar(values.front());
-  std::vector<Node> items;
-  for (const auto value : values) items.push_back(write_scalar(value));
-  return Node::list(std::move(items));
-}
-
-template <class T>
 Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
   auto type = fmt::format("list of {}s", kNumberType<T>);
   auto expected = fmt::format("a list, each item {}", expected_number<T>(info));
@@ -230,24 +223,12 @@ Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
     type = fmt::format("{} or {}", kNumberType<T>, type);
     expected = fmt::format("{}, or {}", expected_number<T>(info), expected);
   }
-  return bind_field(
-      make_key(std::move(name), std::move(type), info), field, std::move(expected),
-      [info](const Node& node, std::vector<T>& values) { return parse_numbers(node, info, values); },
-      [info](const std::vector<T>& values) { return write_numbers(values, info); });
+  return value_key(make_key(std::move(name), std::move(type), info), field, info, std::move(expected));
 }
 
 Key key_of(std::string name, Auto<std::vector<double>>& field, const KeyInfo& info) {
-  return bind_field(
-      make_key(std::move(name), "list of numbers or auto", info), field,
-      fmt::format("auto or a list, each item {}", expected_number<double>(info)),
-      [info](const Node& node, Auto<std::vector<double>>& given) {
-        std::vector<double> values;
-        const bool is_auto = is_word(node, "auto");
-        if (!is_auto && !parse_numbers(node, info, values)) return false;
-        given.value = is_auto ? std::nullopt : std::optional(values);
-        return true;
-      },
-      [info](const Auto<std::vector<double>>& given) { return given.value ? write_numbers(*given.value, info) : Node::scalar("auto"); });
+  return optional_key(make_key(std::move(name), "list of numbers or auto", info), field.value, info, "auto",
+                      fmt::format("auto or a list, each item {}", expected_number<double>(info)));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "distributed/addresses.h"
 #include "launch/world/host_resources.h"
@@ -255,7 +256,7 @@ bool has_infiniband() {
 }
 
 Findings check_host_name(const Subject&) {
-  const auto name = world::host_name();
+  const auto name = host_name();
   return judge_host_name(name, distributed::resolution_problem(name), distributed::address_towards(name));
 }
 

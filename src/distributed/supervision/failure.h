@@ -29,9 +29,8 @@ struct Failure {
 // "rank 2 (process 31 on host-a) was killed by signal 9 (Killed) in step 12"
 std::string to_string(const Failure& failure);
 
-// Atomically writes `text` to `file` in torchrun's format; does nothing if `file` is empty. A write error is ignored, because the text has
-// already been logged. torchrun reports the earliest failure as the root cause, so a failure that another rank caused (kPeer, or an empty
-// text because another rank reports it) gets a later timestamp. Not collective.
+// Writes `text`, which has been logged, to `file` in torchrun's format; does nothing if `file` is empty, and ignores write errors. torchrun
+// reports the earliest failure as the root cause, so one that another rank caused (kPeer, or an empty text) gets a later timestamp.
 void write_error_file(const std::filesystem::path& file, const std::string& text, ExitCode exit_code);
 
 // The default for how long a rank may take to answer or to complete one step.

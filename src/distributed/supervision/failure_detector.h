@@ -1,7 +1,6 @@
 #pragma once
-// Finds the rank that failed first. All ranks but 0 write heartbeats to the store; rank 0 reads them and publishes a digest. When a rank
-// fails, exits, stops answering or gets stuck, all others report the same rank and what it was doing, no matter which connection broke
-// first.
+// Finds the rank that failed first, no matter which connection broke first. All ranks but 0 write heartbeats to the store; rank 0 reads
+// them and publishes a digest. All ranks report the same rank and what it was doing.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -34,23 +33,21 @@ struct FailureDetectorOptions {
 
 class FailureDetector {
  public:
-  // Not collective, but every rank must construct one. `store`: shared by all ranks; the detector opens another connection to it.
-  // `on_failure` is called at most once, on another thread, if the run cannot continue and this rank has called neither first_failure() nor
-  // report_own_failure(); this rank must then end.
+  // Every rank must construct one. The detector opens another connection to the `store`. `on_failure` is called at most once, on another
+  // thread, if the run cannot continue and this rank has called neither first_failure() nor report_own_failure(); it must then end.
   FailureDetector(c10d::Store& store, std::shared_ptr<const distributed::Activity> activity, FailureDetectorOptions options,
                   std::function<void(const Failure&)> on_failure);
   ~FailureDetector();
 
-  // Reports that this rank has failed. Waits up to a few seconds until the report is in the store and, on rank 0, the others have read it.
+  // Waits up to a few seconds until the report is in the store and, on rank 0, the others have read it.
   void report_own_failure();
-  // Reports that another rank has exited, as `detail` describes ("was killed by signal 9 (Killed)").
+  // `detail`: "was killed by signal 9 (Killed)".
   void report_ended(int rank, const std::string& detail);
-  // Reports that this rank has waited for `duration` during the start-up for another rank, which still sends heartbeats.
+  // This rank has waited for `duration` during the start-up for another rank, which still sends heartbeats.
   void report_late(int rank, std::chrono::milliseconds duration);
-  // Returns the first failure of the run. Call when this rank has lost its connection to another. Waits some seconds if no rank has
-  // reported a failure, and returns nullopt if all ranks still answer.
+  // Call when this rank has lost its connection to another. Waits some seconds for a report; nullopt if all ranks still answer.
   std::optional<Failure> first_failure();
-  // Call when this rank ends normally; stops looking for failures.
+  // Call when this rank ends normally.
   void finish();
 
  private:

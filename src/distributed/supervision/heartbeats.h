@@ -28,8 +28,7 @@ struct Heartbeat {
   uint64_t number = 0;  // number of heartbeats that this rank has sent
 };
 
-// A summary of the heartbeats of all ranks. Its size is constant, so that the amount that a rank reads does not grow with the number of
-// ranks. Durations are measured with the clock of rank 0.
+// A summary of the heartbeats of all ranks, by the clock of rank 0. Its size does not grow with the number of ranks.
 struct Digest {
   struct Longest {
     int rank = -1;  // -1: no such rank
@@ -70,7 +69,6 @@ struct Diagnosis {
   Clock::duration duration = {};
 };
 
-// Returns the failure that `knowledge` shows at `now`; nullopt if it shows none.
 std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLimits& limits, Clock::time_point now);
 
 // Rank 0's record of when the heartbeats of each rank changed. Not thread-safe.

@@ -27,26 +27,22 @@ struct Straggler {
   Work part;                // the times of the part with the larger excess
 };
 
-// `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler if its own work takes more than `ratio` times
-// as long as the median of the others, and at least a tenth of the interval longer. Returns the slowest straggler, or nullopt if none.
+// `ranks`: own work of two or more ranks in an interval of `seconds`. The slowest rank is a straggler if its own work takes more than
+// `ratio` times as long as the median of the others, and at least a tenth of the interval longer.
 std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
 
 // Returns one sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".
 std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
 
-// Compares the ranks' own work. The cost is a few clock readings per step (on a GPU, events on its stream) and one small collective per
-// logging interval.
 class StragglerDetector {
  public:
-  // Makes `activity` time this rank's own work on `device`. `world` has two or more ranks, which `ranks` describes in rank order. `ratio`:
-  // see find_straggler().
+  // `world` has two or more ranks, which `ranks` describes in rank order. `ratio`: see find_straggler().
   StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
                     std::vector<distributed::RankInfo> ranks, torch::Device device, double ratio);
 
   // Collective. `steps_done`: number of steps that the run has completed; `seconds`: duration of the steps since the last call. On rank 0,
-  // returns a description of the straggler, if any. Ignores the first interval, in which memory is allocated and kernels are chosen. Merges
-  // an interval of less than a second with the next one, because the operating system's scheduler can make any rank slow for such a short
-  // time.
+  // returns a description of the straggler, if any. Ignores the first interval, in which memory is allocated and kernels are chosen, and
+  // merges an interval of less than a second with the next one, because the system's scheduler can make any rank slow for so short a time.
   std::optional<std::string> end_interval(int64_t steps_done, double seconds);
 
  private:

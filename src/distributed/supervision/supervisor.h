@@ -1,6 +1,5 @@
 #pragma once
-// Detects that the run cannot continue, and ends this rank. All events are sent to one thread, which also checks the main thread several
-// times a second and, if necessary, ends the process.
+// Detects that the run cannot continue, and ends this rank, on one thread that receives all events and looks at the main thread.
 
 #include <chrono>
 #include <condition_variable>
@@ -25,14 +24,12 @@
 namespace trainer::supervision {
 
 struct SupervisionLimits {
-  // A process that does not react to a stop request is ended after this time if it is starting up or has been using one file for this long.
-  // On the same condition, a second request, one second or more after the first, ends it at once.
+  // After this time a stop request, and a second request at once, ends a process that is starting up or has been using one file for this
+  // long.
   std::chrono::milliseconds stop{8000};
-  // After this time with one file, a warning is logged.
-  std::chrono::milliseconds slow_file{20000};
-  // After this time with one file, the process ends; 0 means never.
-  std::chrono::milliseconds file{0};
-  // How long a rank may be suspended before all ranks have joined; afterwards, the hang_limit of the failure detector.
+  std::chrono::milliseconds slow_file{20000};  // with one file, until a warning
+  std::chrono::milliseconds file{0};           // with one file, until the process ends; 0: never
+  // How long a rank may be suspended before all ranks have joined; afterwards the hang_limit of the failure detector.
   std::chrono::milliseconds stopped_rank{kDefaultHangLimit};
 };
 
@@ -51,8 +48,8 @@ struct Ending {
   bool is_cause = false;                 // whether this rank caused the end of the run; false if another rank or a stop request did
 };
 
-// Returns an Ending if the process must end because the main thread does not react to a stop request, or has been using one file for too
-// long, as when the file system does not respond. `mine`: describes this rank in the text.
+// Whether the process must end because the main thread does not react to a stop request or has been using one file for too long. `mine`:
+// describes this rank in the text.
 std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadState& thread, const std::string& mine);
 
 // Evaluates the launcher's messages until all ranks have joined. During that time nothing else detects a rank that exits or is suspended.
@@ -73,8 +70,7 @@ class StartUpJudge {
 // it.
 std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
 
-// Exists from the start of a run. When the run cannot continue, it ends the process without waiting for the main thread, which may itself
-// be waiting for a rank that never joins.
+// Exists from the start of a run.
 class Supervisor {
  public:
   Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger, const SupervisionLimits& limits = {});
@@ -85,17 +81,15 @@ class Supervisor {
   void set_hang_limit(std::chrono::seconds limit);
   // Call when all ranks have joined; from then on they detect each other's failures.
   void begin(const distributed::Rendezvous& rendezvous);
-  // Call with the error text when a connection between GPUs has broken. Ends the process once the cause is known. Must be called on a
-  // separate thread, because it waits.
+  // Call on a separate thread when a connection between GPUs has broken; ends the process once the cause is known.
   void lose_connection(const std::string& error);
-  // Returns the message for an error that ends this rank. If another rank was lost, the message names the rank that was lost first. If not,
-  // it is the error's own message, and the other ranks are informed that this rank has failed.
+  // The message for an error that ends this rank. It names the rank that was lost first, if one was; otherwise the other ranks are told
+  // that this rank has failed.
   std::string explain(const std::exception& error);
-  // Logs the error that ends this rank, and writes it to torchrun's error file. An empty text means that another rank reports the error.
-  // The main and the supervising thread may learn of the same failure at the same time; only the first of two equal texts is logged.
+  // Logs the error that ends this rank, unless the other thread has just logged the same text, and writes it to torchrun's error file. An
+  // empty text means that another rank reports the error.
   void report(const std::string& text, ExitCode exit_code);
-  // Ends the process once its log is written, without running destructors, which would wait for other ranks or for the main thread. The
-  // other ranks notice the end because their connections to this process close.
+  // Ends the process without running destructors, which would wait for other ranks or for the main thread.
   [[noreturn]] void leave(ExitCode exit_code);
   // Call when the run ends normally.
   void end();

@@ -96,11 +96,6 @@ bool wants_colour() {
 
 bool can_redraw_lines() { return isatty(STDERR_FILENO) != 0 && knows_control_sequences(); }
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
 namespace {
 
 namespace fs = std::filesystem;

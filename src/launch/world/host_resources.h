@@ -37,9 +37,6 @@ std::string cpu_mask();
 // does not exist.
 std::string describe_small_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 
-// The name of this host.
-std::string host_name();
-
 // False if NO_COLOR is set (no-color.org), or if TERM is dumb, empty or not set.
 bool wants_colour();
 

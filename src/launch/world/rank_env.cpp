@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "base/text.h"
@@ -12,6 +13,47 @@
 
 namespace trainer::world {
 namespace {
+
+// A number, and the text that set it: "RANK=4", "--rank 4".
+struct Setting {
+  int value;
+  std::string text;
+};
+
+constexpr int kNoLimit = std::numeric_limits<int>::max();
+
+// Parses `value`. `text` is the whole setting, which the UsageError shows if `value` is not a whole number from `least` to `most`.
+Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit) {
+  const auto number = parse_number<int>(value);
+  if (!number || *number < least || *number > most) {
+    throw UsageError(text + (most == kNoLimit ? fmt::format(": expected a whole number of at least {}", least)
+                                              : fmt::format(": expected a whole number from {} to {}", least, most)));
+  }
+  return {*number, std::move(text)};
+}
+
+class VariableReader {
+ public:
+  explicit VariableReader(const Environment& environment) : environment_(environment) {}
+
+  // A variable with an empty value counts as not set.
+  std::optional<std::string> text(std::string_view name) const {
+    auto value = environment_(std::string(name));
+    return value && !value->empty() ? value : std::nullopt;
+  }
+  // Throws like to_number().
+  std::optional<Setting> number(std::string_view name, int least, int most = kNoLimit) const {
+    const auto value = text(name);
+    return value ? std::optional(to_number(show(name), *value, least, most)) : std::nullopt;
+  }
+  // Also empty if the variable is not a number.
+  std::optional<uint64_t> unsigned_number(std::string_view name) const { return parse_number<uint64_t>(text(name).value_or("")); }
+  // "RANK=4"
+  std::string show(std::string_view name) const { return fmt::format("{}={}", name, text(name).value_or("")); }
+
+ private:
+  const Environment& environment_;
+};
 
 // The names of the flags or variables that set a process's ranks and sizes.
 struct Names {
@@ -281,30 +323,5 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   rank_env.description += describe_ignored(variables, claim.names.rank);
   return rank_env;
 }
-
-Setting to_number(std::string text, std::string_view value, int least, int most) {
-  const auto number = parse_number<int>(value);
-  if (!number || *number < least || *number > most) {
-    throw UsageError(text + (most == kNoLimit ? fmt::format(": expected a whole number of at least {}", least)
-                                              : fmt::format(": expected a whole number from {} to {}", least, most)));
-  }
-  return {*number, std::move(text)};
-}
-
-std::optional<std::string> VariableReader::text(std::string_view name) const {
-  auto value = environment_(std::string(name));
-  return value && !value->empty() ? value : std::nullopt;
-}
-
-std::optional<Setting> VariableReader::number(std::string_view name, int least, int most) const {
-  const auto value = text(name);
-  return value ? std::optional(to_number(show(name), *value, least, most)) : std::nullopt;
-}
-
-std::optional<uint64_t> VariableReader::unsigned_number(std::string_view name) const {
-  return parse_number<uint64_t>(text(name).value_or(""));
-}
-
-std::string VariableReader::show(std::string_view name) const { return fmt::format("{}={}", name, text(name).value_or("")); }
 
 }  // namespace trainer::world

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace trainer::world {
@@ -89,34 +87,5 @@ struct RendezvousAddress {
 // Takes the address from the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port.
 // kAlone for a world of one process. Throws UsageError that names what is missing or malformed.
 RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method);
-
-// A number, and the text that set it: "RANK=4", "--rank 4".
-struct Setting {
-  int value;
-  std::string text;
-};
-
-inline constexpr int kNoLimit = std::numeric_limits<int>::max();
-
-// Parses `value`. `text` is the whole setting, such as "RANK=4", which the UsageError shows if `value` is not a whole number from `least`
-// to `most`.
-Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit);
-
-class VariableReader {
- public:
-  explicit VariableReader(const Environment& environment) : environment_(environment) {}
-
-  // A variable with an empty value counts as not set.
-  std::optional<std::string> text(std::string_view name) const;
-  // Throws like to_number().
-  std::optional<Setting> number(std::string_view name, int least, int most = kNoLimit) const;
-  // Also empty if the variable is not a number.
-  std::optional<uint64_t> unsigned_number(std::string_view name) const;
-  // "RANK=4"
-  std::string show(std::string_view name) const;
-
- private:
-  const Environment& environment_;
-};
 
 }  // namespace trainer::world

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "base/crash.h"
+#include "base/program.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
@@ -53,7 +54,7 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   logger.warn(
       "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and uses the CPU; if it runs in a "
       "container, start the container with access to GPUs, for example with apptainer's --nv",
-      counted(*num_gpus, "GPU"), world::host_name());
+      counted(*num_gpus, "GPU"), host_name());
 }
 
 // Throws UsageError if two ranks use the same GPU.
