@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -46,11 +45,8 @@ std::string_view without_outer_spaces(std::string_view text) {
 std::optional<double> number_of(std::string_view text) {
   text = without_outer_spaces(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  double value = 0;
-  const auto* const end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  const bool is_number = result.ec == std::errc() && result.ptr == end && std::isfinite(static_cast<float>(value));
-  return is_number ? std::optional(value) : std::nullopt;
+  const auto value = parse_number<double>(text);
+  return value && std::isfinite(static_cast<float>(*value)) ? value : std::nullopt;
 }
 
 std::string key_of(data::Split split) { return split == data::Split::kTrain ? "dataset.train" : "dataset.validation"; }

@@ -18,8 +18,7 @@ void describe_process(const std::string& text);
 // Sets the crash file; its folder must exist when the report is written.
 void set_crash_file(const std::filesystem::path& file);
 
-// Returns the stacks of all threads of this process, each with the thread's number and name. Threads that block signals or do not respond
-// in time are listed without a stack; all threads together have about one second. Functions without symbols are shown as "?".
+// The stacks of all threads of this process. Threads that block signals or do not respond in time (about one second together) have none.
 std::string stacks_of_all_threads();
 
 // How a process has ended: "was killed by signal 9 (Killed)", "ended with exit code 1". `status`: from waitpid.
@@ -28,8 +27,8 @@ std::string describe_end(int status);
 // The exit code of an Error; kFailure for other exceptions.
 ExitCode exit_code_of(const std::exception& error);
 
-// Ends the process at once, without running destructors, which could wait for other threads or ranks, and without flushing buffers. All
-// code that ends a process calls this function. It may be called in a signal handler and after fork.
+// Ends the process at once, without destructors, which could wait for other threads or ranks. For all code that ends a process, also in a
+// signal handler and after fork.
 [[noreturn]] void end_process(int exit_code);
 [[noreturn]] inline void end_process(ExitCode exit_code) { end_process(static_cast<int>(exit_code)); }
 

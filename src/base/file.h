@@ -1,7 +1,6 @@
 #pragma once
-// Files: whole reads, atomic writes, appends, read-only memory maps, and messages about refused access. Unless a comment says
-// otherwise, a failure throws an Error that names the path and the system's reason, and only regular files are opened: for anything else (a
-// folder, pipe, socket or device) the functions fail without waiting.
+// Files. Unless a comment says otherwise, a failure throws an Error that names the path and the system's reason, and anything but a regular
+// file is refused without waiting.
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -43,8 +42,7 @@ class Descriptor {
   int number_;
 };
 
-// The most bytes that a file may have: ulimit -f, or that of its file system if this is less than 4 GiB (FAT). Empty: no limit is known.
-// Writes nothing.
+// The most bytes that a file may have: ulimit -f, or 4 GiB (FAT). Empty: no limit is known.
 std::optional<uint64_t> largest_size_of(const Descriptor& file);
 
 // Writes all of `bytes`. On failure returns false; errno then holds the reason and `bytes` the part not yet written.
@@ -60,36 +58,33 @@ inline bool write_all(int descriptor, std::string_view& bytes) {
   return true;
 }
 
-// Opens a regular file with the flags of open(2) and, if they create it, `mode`. On failure the descriptor is -1 and errno holds the
-// reason; errno is 0 if the path is not a regular file (see describe_irregular()).
+// On failure the descriptor is -1 and errno holds the reason; errno is 0 if the path is not a regular file (see describe_irregular()).
 Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode = 0666);
 // Returns "it is a pipe, not a regular file", for example; empty if the path names a regular file or does not exist.
 std::string describe_irregular(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path);
-// Reads a file into `buffer`, which grows if needed, and returns the bytes read. Throws std::runtime_error with only the reason, also for
-// an empty file and for one of more than 1 GiB.
+// Reads a file into `buffer`, which grows if needed. Throws std::runtime_error with only the reason, also for an empty file and for one of
+// more than 1 GiB.
 std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
-// Reads a regular file, or a pipe until its writers have closed it. Throws Error also for more than `max_bytes`, for a pipe that no program
-// opens for writing within about five seconds, and, with ExitCode::kStopped, for a stop request during the wait for a pipe.
+// Throws Error also for more than `max_bytes`, for a pipe that no program opens for writing within about five seconds, and, with
+// ExitCode::kStopped, for a stop request during the wait for a pipe.
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);
 
-// Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: other processes see the old
-// file or the new one, never a part.
+// Other processes see the old file or the new one, which is then on the disk, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Receives the bytes of a file that is written in parts; each call continues where the last one ended.
 class Output {
  public:
   virtual ~Output() = default;
   virtual void write(std::string_view bytes) = 0;
 };
 
-// Writes a file atomically, in parts.
+// Writes a temporary file beside the path, which commit() renames.
 class AtomicFile final : public Output {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
-  // Removes the temporary file unless commit() has succeeded. A stop signal that ends the process (exit_on_stop_signals()) removes it too.
+  // Removes the temporary file unless commit() has succeeded, as does a stop signal (exit_on_stop_signals()).
   ~AtomicFile() override;
 
   void write(std::string_view bytes) override;
@@ -106,8 +101,7 @@ class AtomicFile final : public Output {
 // Flushes the folder to the disk, so that added and removed names survive a power failure. Failures are ignored.
 void flush_folder(const std::filesystem::path& path);
 
-// Appends whole lines; each has been passed to the system when write_line returns. If only a part of a line can be written, that part is
-// removed again.
+// Appends whole lines without a buffer. If only a part of a line can be written, that part is removed again.
 class LineFile {
  public:
   explicit LineFile(const std::filesystem::path& path);
@@ -121,7 +115,7 @@ class LineFile {
   Descriptor file_;
 };
 
-// A read-only memory map of a whole file; its pages are shared between the processes of a host.
+// A read-only memory map of a whole file.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -135,11 +129,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// The file that the main thread is using. A file system that does not respond, such as a lost NFS server, blocks the main thread inside the
-// kernel; other threads can then report the file.
-
-// Records that the main thread uses a file or folder during the lifetime of this object; a nested object replaces the outer one while it
-// exists. Does nothing on other threads.
+// Records the file or folder that the main thread is using, so that other threads can report it if the file system does not respond. A
+// nested object replaces the outer one while it exists. Does nothing on other threads.
 class FileAccess {
  public:
   // `action`: "reading", "opening the run directory".
@@ -160,19 +151,12 @@ struct CurrentFileAccess {
 };
 CurrentFileAccess current_file_access();
 
-// Describes `error`, the reason why `path` (a file or a folder) could not be created or written. For a read-only file system or a
-// permission error, the text names remedies and the file or folder that refused access, and for a permission error also its owner. Any
-// other error is described by the system's message. `remedy` is the first of the remedies; it may be empty.
+// The reason why `path` (a file or a folder) could not be created or written, with remedies for a read-only file system or a permission
+// error. `remedy` is the first of them; it may be empty.
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy = "");
 
-// The file that a user names for a result (--output).
-
-// Writes a result to `path`:
-// - A new or a regular file is written atomically (AtomicFile); a link to a regular file stays a link.
-// - A pipe (once a program has opened it for reading), a terminal, /dev/null and other character devices are written directly.
-// - /dev/stdout, /dev/stderr and any other path that names the standard output or standard error are written from their current position.
-// The constructor throws UsageError for anything else (a folder, a socket, a block device). Failures throw an Error that names `path`, or
-// the file to which it links.
+// The file that a user names for a result (--output). A new or a regular file is written atomically, and a link to it stays a link; a pipe,
+// a character device and the standard output or error are written directly. Throws UsageError for anything else.
 class OutputFile final : public Output {
  public:
   explicit OutputFile(const std::filesystem::path& path);

@@ -14,8 +14,8 @@ namespace trainer {
 
 // An exclusive lock on a file until the object is destroyed or the process ends. It consists of an flock and a lease, because on some
 // mounts an flock is not known to other hosts, and some file systems have none. The file names the holder and contains a number, which a
-// thread of the holder increases. Whether a process of another host has ended cannot be known. Its lock is therefore taken over only if the
-// number has stayed the same during `patience`, measured by the process that waits, because the clocks of hosts differ.
+// thread of the holder increases. The lock of another host's process is taken over only if the number has stayed the same during
+// `patience`.
 class FileLock {
  public:
   struct Options {
@@ -24,8 +24,8 @@ class FileLock {
     std::chrono::milliseconds patience = std::chrono::seconds(30);
   };
 
-  // Opens `path`, which is created if it is missing. Waits only to find out whether a process of another host still renews its lease.
-  // Throws Error when the path is not a regular file and, with ExitCode::kStopped, for a stop request during the wait.
+  // Waits only to find out whether a process of another host still renews its lease. Throws Error when the path is not a regular file and,
+  // with ExitCode::kStopped, for a stop request during the wait.
   FileLock(const std::filesystem::path& path, const Options& options);
   // Empties the file unless another process has taken the lock over.
   ~FileLock();
@@ -35,11 +35,10 @@ class FileLock {
   bool is_held() const { return lease_ != nullptr; }
   // Why it is not held: std::errc::operation_would_block when another process holds the lock.
   const std::error_code& error() const { return error_; }
-  // The process that holds the lock, such as "process 31 on host-a since 2026-01-31 12:00:00 +0000". If this object holds the lock: the
-  // process that held it before and did not release it, with how that was found out. Empty: none, or unknown.
+  // The process that holds the lock, such as "process 31 on host-a since 2026-01-31 12:00:00 +0000", or, if this object does, the process
+  // that held it before and did not release it, with how that was found out. Empty: none, or unknown.
   const std::string& other() const { return other_; }
-  // To be called while the lock is held: whether another process has taken it over, or the file was removed and created again. Returns the
-  // holder; an empty text if the file names none.
+  // Called while the lock is held: the process that has taken it over nevertheless (an empty text if the file names none).
   std::optional<std::string> taken_by() const;
 
  private:

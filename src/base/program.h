@@ -18,10 +18,9 @@ std::string own_program();
 // The name of this host.
 std::string host_name();
 
-// Starts the program `file` in its own process group, with `input` as its standard input, this process's standard error as its standard
-// output and standard error, and no other descriptors. The program gets the environment of this process without the variables
-// TRAINER_LAUNCHER_..., because these contain the run's secret and the numbers of descriptors that the program does not inherit.
-// `arguments` include argv[0]. Throws Error with only the reason.
+// Starts the program `file` in its own process group, with `input` as its standard input, this process's standard error as both outputs, no
+// other descriptors, and without the variables TRAINER_LAUNCHER_..., which contain the run's secret. `arguments` include argv[0]. Throws
+// Error with only the reason.
 pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input);
 
 }  // namespace trainer

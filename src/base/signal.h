@@ -1,6 +1,5 @@
 #pragma once
-// Stop requests by signal, and repairs of the state that a process inherits. In training, a handler records a stop request; the training
-// loop checks for it between two steps or validation batches and stops cleanly.
+// Stop requests by signal, and repairs of the state that a process inherits.
 
 #include <chrono>
 #include <filesystem>
@@ -10,15 +9,13 @@ namespace trainer {
 
 // Blocks stop signals until install_stop_handlers() or exit_on_stop_signals(), so that none is lost or ends the process in between.
 void block_stop_signals();
-// Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
-// ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
-// these signals. To be called at most once.
+// Records SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP for stop_signal(), and unblocks them. A SIGINT one second or more
+// after the first stop signal ends the process at once; earlier ones may be the same from the terminal and from the launcher.
 void install_stop_handlers();
 // Until install_stop_handlers() is called, makes a stop signal end the process at once with ExitCode::kStopped, unless the process ignores
 // that signal. Unblocks these signals.
 void exit_on_stop_signals();
-// While an object of this class exists, a stop signal that ends the process (exit_on_stop_signals()) also removes `file`. If several
-// objects exist at once, only the first one has an effect.
+// While this exists, a stop signal that ends the process also removes `file`. Of several objects at once only the first one has an effect.
 class RemovedOnExit {
  public:
   explicit RemovedOnExit(const std::filesystem::path& file);
@@ -37,18 +34,15 @@ std::optional<std::chrono::milliseconds> time_since_stop_signal();
 // Whether another stop signal arrived one second or more after the first one.
 bool is_stop_repeated();
 
-// Repairs of the state that a process inherits from the program that starts it.
-
 // To be called by main before anything else:
-// - Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets one of these numbers and then receives printed text. The
-//   standard input is then empty and messages are discarded, but writing results to a closed standard output remains an error
-//   (base/standard_streams.h). Ends the process with code 1 if there is no /dev/null.
+// - Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets one of these numbers and then receives printed text.
+// Writing
+//   results to a closed standard output remains an error (base/standard_streams.h).
 // - SIGXFSZ is ignored, so that a write beyond the file size limit (ulimit -f) fails with an error.
 // - SIGCHLD gets its default action if it is ignored, because this process could not wait for its child processes otherwise.
 void repair_inherited_state();
 
-// Throws Error if the working folder has been removed or cannot be used. LibTorch's kernels cannot be loaded there, and no relative path
-// can be used.
+// Throws Error if the working folder has been removed or cannot be used, because LibTorch's kernels cannot be loaded there.
 void check_working_folder();
 
 }  // namespace trainer

@@ -15,11 +15,10 @@ std::string read_standard_input(size_t max_bytes);
 
 // The standard output, to which commands print their results.
 
-// Prints `text` unchanged; it may stay in a buffer until flush_standard_output(). print_text() and flush_standard_output() throw Error with
-// the reason when the output cannot be written (a full disk, a closed standard output), but not when the reader of a pipe has exited. In
-// either case, all later text is dropped.
+// Both functions throw Error when the output cannot be written, but not when the reader of a pipe has exited. In either case, all later
+// text is dropped.
 void print_text(std::string_view text);
-// run_program() (cli/output.h) calls it after the command. Also reports errors that a file system reports only when a file is closed.
+// Also reports errors that a file system reports only when a file is closed.
 void flush_standard_output();
 
 // Whether the program was started without a standard output (base/signal.h).

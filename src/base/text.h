@@ -1,6 +1,5 @@
 #pragma once
-// Text for messages (durations, sizes, counts, the nearest of several names), text from outside made safe for a terminal, UTF-8, the depth
-// of JSON, and lines of CSV.
+// Text for messages, text from outside made safe for a terminal, numbers, UTF-8, JSON and CSV.
 
 #include <charconv>
 #include <chrono>
@@ -20,8 +19,7 @@ std::string format_duration(std::chrono::duration<double> duration);  // "8.3s",
 std::string format_bytes(uint64_t bytes);                             // "512 B", "1.2 GiB"
 // Converts only ASCII letters.
 std::string lower_case(std::string_view text);
-// Adds a fraction to a number with an exponent, as in "1.0e-05", because YAML 1.1 (PyYAML) reads "1e-05" as text. Text that is not a number
-// is returned unchanged.
+// Adds a fraction to a number with an exponent, as in "1.0e-05", because YAML 1.1 (PyYAML) reads "1e-05" as text.
 std::string portable_number(std::string text);
 // All of `text` as a number; empty if it is not one, is out of range, or has other characters.
 template <class Number>
@@ -37,8 +35,6 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 // "learning_rate"); empty if there is none.
 std::string nearest_name(std::string_view text, std::span<const std::string> candidates);
 
-// A number with the noun that it counts.
-
 // "1 epoch", "0 epochs", "3 epochs". `plural` is needed for a noun whose plural has more than an additional s ("class", "classes").
 template <std::integral Number>
 std::string counted(Number number, std::string_view noun, std::string_view plural = {}) {
@@ -49,17 +45,13 @@ std::string counted(Number number, std::string_view noun, std::string_view plura
   return text;
 }
 
-// Text from outside (values and names of files, messages of other processes), made safe for a terminal.
-
-// Returns `text` with each byte of a control character and each byte of invalid UTF-8 written as an escape such as "\x1b"; tabs and line
-// breaks stay. A terminal would execute control characters, which can move the cursor, erase lines and set the window's title.
+// Text from outside, made safe for a terminal, which would execute control characters: each byte of one and of invalid UTF-8 is written as
+// an escape such as "\x1b"; tabs and line breaks stay.
 std::string printable(std::string_view text);
 // The same for a name in a table or a message of one line: tabs and line breaks are escaped too ("\x0a").
 std::string printable_line(std::string_view text);
 // For a message: in quotes, on one line, shortened, and with only printable ASCII characters.
 std::string in_quotes(std::string_view text);
-
-// UTF-8 decoding.
 
 struct Utf8Character {
   size_t length = 0;  // in bytes; 0: the text does not begin with a valid character
@@ -74,11 +66,9 @@ bool is_utf8(std::string_view text);
 // Windows programs write a byte order mark at the beginning of text files.
 std::string_view without_byte_order_mark(std::string_view text);
 
-// The nesting depth of JSON texts. nlohmann/json copies and prints values recursively, so a hostile file could overflow the stack.
-
-// A limit that is higher than the depth of any file of a run directory.
+// More than any file of a run directory has. nlohmann/json copies and prints values recursively, so a hostile file could overflow the
+// stack.
 constexpr int kMostJsonLevels = 100;
-
 // The largest number of arrays and objects around any value of the text.
 int count_json_levels(std::string_view text);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The list of the files that runs have written into a folder. Later runs replace and remove only these files. The list is a file in that
-// folder and marks it as a run directory: a line with the format version, then one name per line.
+// The files that runs have written into a folder; later runs replace and remove only these. The list is a file in that folder and marks it
+// as a run directory: a line with the format version, then one name per line.
 
 #include <filesystem>
 #include <mutex>
@@ -16,16 +16,13 @@ namespace trainer {
 // Such a list. Its member functions may be called by several threads at once.
 class WrittenFiles {
  public:
-  // Creates an empty list in the file `list`, unless it exists, and flushes it to the disk. If it cannot be written, returns the reason and
-  // leaves no file.
+  // Creates an empty list, unless it exists. If it cannot be written, returns the reason and leaves no file.
   static std::error_code create(const std::filesystem::path& list);
 
-  // Reads an existing list. Throws UsageError if it has another format or names a file outside of its folder, and Error if it cannot be
-  // read or appended to.
+  // Reads an existing list. Throws UsageError if it has another format or names a file outside of its folder, and Error.
   explicit WrittenFiles(const std::filesystem::path& list);
 
-  // `file`: its path begins with the folder of the list. To be called before the file is written. Throws Error if the list cannot be
-  // written.
+  // `file`: its path begins with the folder of the list. To be called before the file is written. Throws Error.
   void add(const std::filesystem::path& file);
   // Flushes the list to the disk, so that it still contains all added files after a power failure. Throws Error.
   void flush() const;

@@ -33,8 +33,8 @@ bool is_zip(std::span<const uint8_t> bytes);
 // The directory at the end of a zip archive, also in the zip64 form.
 class ZipDirectory {
  public:
-  // Verifies that all headers are inside the file, that the central directory and the local headers agree, and that no two entries have
-  // the same name or overlap; the contents are not read. `bytes` must outlive the object. Throws std::runtime_error with only the reason.
+  // Verifies that all headers are inside the file and agree, and that no two entries have the same name or overlap; the contents are not
+  // read. `bytes` must outlive the object. Throws std::runtime_error with only the reason.
   explicit ZipDirectory(std::span<const uint8_t> bytes);
 
   // Sorted by name.

@@ -26,8 +26,8 @@ const Dtype* find_dtype_by_name(std::string_view name);
 const Dtype* find_dtype_by_storage(std::string_view storage);
 const Dtype* find_dtype_by_safetensors(std::string_view name);
 
-// Returns the size in bytes of a tensor of this shape, or nullopt for a shape that LibTorch does not support: one with a negative size, or
-// whose number of bytes, computed without the sizes that are 0, overflows int64_t.
+// The bytes of a tensor of this shape, or nullopt for a shape that LibTorch does not support: one with a negative size, or whose bytes,
+// computed without the sizes that are 0, overflow int64_t.
 inline std::optional<uint64_t> num_bytes_of(std::span<const int64_t> shape, size_t element_size) {
   auto bytes_if_full = static_cast<int64_t>(element_size);
   bool is_empty = false;

@@ -1,7 +1,7 @@
 #pragma once
-// PyTorch's file format since 1.6, a zip archive of uncompressed entries: data.pkl, a pickle program that makes the tree, and one entry for
-// each storage (torch/serialization.py, caffe2/serialize/inline_container.cc). torch.load(weights_only=True) opens the files written here.
-// Files to read are not trusted: no code in them is executed, and offsets, sizes and checksums are verified.
+// PyTorch's file format since 1.6, a zip archive: data.pkl, a pickle program that makes the tree, and one entry for each storage
+// (torch/serialization.py, caffe2/serialize/inline_container.cc). Files to read are not trusted: no code in them is executed, and offsets,
+// sizes and checksums are verified.
 
 #include <cstdint>
 #include <span>
@@ -12,8 +12,8 @@
 
 namespace trainer::checkpoint {
 
-// Tensors must be on the CPU, with any strides. As in torch.save, each storage is written whole and only once; all tensors that view it
-// must have the same dtype. Equal trees result in equal bytes. No tensor is copied.
+// Tensors must be on the CPU. As in torch.save, each storage is written whole and only once; all tensors that view it must have the same
+// dtype. Equal trees result in equal bytes. No tensor is copied.
 void write_pytorch_file(const state::Tree& tree, Output& output);
 
 // The tree's tensors are on the CPU, own their memory, share memory where the file's tensors do, and do not require gradients. Tuples and

@@ -20,10 +20,8 @@ inline constexpr const char* kDamagedFix = "the file is damaged: copy it again f
 // Throws CheckpointError if the file is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);
 
-// Limits the memory that reading a file may allocate, because a few bytes of a damaged or hostile file can request a lot of memory.
-
-// The limit in bytes: 4 * file_size + min(64 * file_size, 16 MiB). The second term is for files with many small values, each of which needs
-// more bytes in memory than in the file.
+// The most memory that reading a file may allocate, because a few bytes of a hostile file can request a lot: 4 * file_size +
+// min(64 * file_size, 16 MiB), the second term for files with many small values.
 size_t max_allocation(size_t file_size);
 
 // Counts the bytes that are allocated while one file is read.

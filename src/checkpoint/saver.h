@@ -33,12 +33,11 @@ class Saver {
   Saver(Store store, bool pin_memory);
   ~Saver();
 
-  // Starts to allocate memory for copies of trees like this one, so that the first save() does not need to.
+  // Starts to allocate memory for the first save().
   void reserve(const state::Tree& tree);
-  // Copies the tree's tensors into memory that later calls reuse, and starts to write the copy to the disk. First waits until the
-  // previous reserve() or save() has finished.
+  // Copies the tree's tensors into memory that later calls reuse, and starts to write the copy. First waits for the previous call.
   void save(const state::Tree& tree, int64_t step, bool is_best);
-  // Returns the result of the save that has finished since the last call, if any, without waiting.
+  // The result of the save that has finished since the last call, if any.
   std::optional<Saved> poll();
   // Waits for the save in progress, then returns the same as poll().
   std::optional<Saved> finish();

@@ -1,6 +1,6 @@
 #pragma once
-// The checkpoint folder of a run. It contains numbered files, which are written atomically, and links to the newest and the best one. On a
-// file system without symbolic links, last.pt and best.pt are hard links or copies.
+// The checkpoint folder of a run: numbered files, which are written atomically, and links to the newest and the best one (hard links or
+// copies on a file system without symbolic links).
 
 #include <cstdint>
 #include <filesystem>
@@ -22,16 +22,15 @@ inline constexpr const char* kHoldsNoCheckpoint =
 
 inline std::filesystem::path folder_of_run(const std::filesystem::path& run_directory) { return run_directory / "checkpoints"; }
 
-// `folder`: a run directory, or a folder of checkpoints. Calls `find` for each place where checkpoints may be, and returns its first result
-// that is not empty; empty if there is none.
+// `folder`: a run directory, or a folder of checkpoints. The first result of `find` for the places where checkpoints may be that is not
+// empty.
 std::filesystem::path find_in_run(const std::filesystem::path& folder,
                                   const std::function<std::filesystem::path(const std::filesystem::path& place)>& find);
 
-// Returns `path`, or if it is a run directory or its folder of checkpoints, the best checkpoint there, or the newest if there is no best
-// one. Throws CheckpointError if the folder contains none.
+// `path`, or if it is a run directory or its folder of checkpoints, the best or else the newest one there. Throws CheckpointError.
 std::filesystem::path checkpoint_of(const std::filesystem::path& path);
 
-// Lists the numbered files of a folder, newest first. Returns an empty list if the folder does not exist.
+// The numbered files of a folder, newest first.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
 // "step_00001950.pt"
@@ -47,9 +46,8 @@ struct Written {
 class Store {
  public:
   // Creates the folder if needed, removes incomplete files that a killed process has left, and tries what write() needs. Throws
-  // CheckpointError if files cannot be written, flushed or replaced there. `files` must outlive the store, which adds to `files` each
-  // checkpoint that it writes, and removes only checkpoints that `files` contains. If `files` is null, all checkpoints in the folder may be
-  // removed.
+  // CheckpointError. The store adds to `files`, which must outlive it, each checkpoint that it writes, and removes only checkpoints that
+  // `files` contains; if it is null, all may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 
   // Why symbolic links cannot be created in the folder; 0: they can.
@@ -59,14 +57,13 @@ class Store {
   // "<folder>/step_00001950.pt".
   std::filesystem::path file_of(int64_t step) const;
   // Writes step_….pt durably and links last.pt to it, and also best.pt if `is_best`. Then removes older checkpoints except the best one, so
-  // that `keep_last` complete ones remain. Checkpoints of later steps are neither counted nor removed: a run that could not read them has
-  // resumed from an earlier one. The tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
+  // that `keep_last` complete ones remain, besides those of later steps, which a run that resumed from an earlier one could not read. The
+  // tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
   Written write(const state::Tree& tree, int64_t step, bool is_best);
-  // Links to the file of that step as write() does, and removes and returns older checkpoints. For a file that was written by a process
-  // that may have been killed before it created the links. Throws CheckpointError.
+  // The second part of write(), for a file whose process may have been killed before it. Throws CheckpointError.
   std::vector<std::filesystem::path> link_written(int64_t step, bool is_best);
-  // Returns false if best.pt exists. Otherwise creates best.pt as a hard link to `file`, which is in another folder, or as a copy if a hard
-  // link is not possible. Throws std::filesystem::filesystem_error.
+  // Returns false if best.pt exists. Otherwise creates it as a hard link to `file`, which is in another folder, or as a copy. Throws
+  // std::filesystem::filesystem_error.
   bool set_first_best(const std::filesystem::path& file) const;
 
  private:

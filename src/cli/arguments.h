@@ -18,8 +18,7 @@ namespace trainer::cli {
 // throws CallForHelp. Throws UsageError if the arguments are wrong; an unknown option is reported before a missing one.
 void parse(CLI::App& app, std::vector<std::string> args);
 
-// Passes the definition of a command, with its options, to `visit`. `run` must run the command; its arguments do not matter, because the
-// command's call of parse() then reads none and throws.
+// Passes the definition of a command, with its options, to `visit`. `run` runs the command, whose call of parse() then throws.
 void visit_definition(const std::function<void()>& run, const std::function<void(const CLI::App& app)>& visit);
 
 // `--config FILE [key=value ...]`.

@@ -12,14 +12,13 @@
 
 namespace trainer::cli {
 
-// Prints a result as JSON and a newline. Does not use printable() (base/text.h), because its escape of the character DEL, \x7f, is not
-// valid JSON. Throws like print_text().
+// Prints a result as JSON and a newline. Throws like print_text().
 inline void print_json(const reporting::Json& value, int indent = -1) { print_text(reporting::to_text(value, indent) + '\n'); }
 
 // Runs a command. Prints its error to stderr, if there is one, and returns the exit code of the process. Does not throw.
 int run_and_report(const std::function<ExitCode()>& command);
 
-// Like run_and_report(), for the whole program. Afterwards flushes the standard output, even after a failure, and reports a failed flush.
+// Like run_and_report(), for the whole program; afterwards flushes the standard output.
 int run_program(const std::function<ExitCode()>& command);
 
 // Tables in the terminal.

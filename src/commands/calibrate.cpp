@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -41,11 +40,9 @@ struct CalibrateArguments {
 // "0.001" or "0.1%".
 double parse_part(const std::string& text) {
   const bool is_percent = text.ends_with('%');
-  const auto* const end = text.data() + text.size() - (is_percent ? 1 : 0);
-  double value = 0;
-  const auto result = std::from_chars(text.data(), end, value);
-  if (is_percent) value /= 100;
-  if (result.ec != std::errc() || result.ptr != end || !(value >= 0 && value < 1)) {
+  const auto number = parse_number<double>(std::string_view(text).substr(0, text.size() - (is_percent ? 1 : 0)));
+  const double value = number.value_or(1) / (is_percent ? 100 : 1);
+  if (!number || !(value >= 0 && value < 1)) {
     throw UsageError(fmt::format("--miss-at-most {}: give a fraction below 1, such as 0.001 or 0.1%", text));
   }
   return value;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -117,11 +116,10 @@ ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
 
 exported::Interface::Size parse_image_size(const std::string& text) {
   exported::Interface::Size size;
-  const auto* const end = text.data() + text.size();
-  const auto height = std::from_chars(text.data(), end, size.height);
-  const bool has_width = height.ec == std::errc() && height.ptr != end && *height.ptr == 'x';
-  const auto width = has_width ? std::from_chars(height.ptr + 1, end, size.width) : height;
-  if (!has_width || width.ec != std::errc() || width.ptr != end || size.height < 1 || size.width < 1) {
+  const auto x = std::min(text.find('x'), text.size());
+  size.height = parse_number<int64_t>(text.substr(0, x)).value_or(0);
+  size.width = parse_number<int64_t>(text.substr(std::min(x + 1, text.size()))).value_or(0);
+  if (size.height < 1 || size.width < 1) {
     throw UsageError(fmt::format("--image-size {}: give height and width in pixels, such as 480x640", text));
   }
   return size;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -105,11 +104,7 @@ struct FoundData {
 // Whether the labels of a CSV file are lists of several classes, or numbers of a regression (at least one with a fraction).
 bool are_other_targets(const data::DatasetInfo& info) {
   const auto& names = info.class_names;
-  const auto is_number = [](const std::string& name) {
-    double value = 0;
-    const auto result = std::from_chars(name.data(), name.data() + name.size(), value);
-    return result.ec == std::errc() && result.ptr == name.data() + name.size();
-  };
+  const auto is_number = [](const std::string& name) { return parse_number<double>(name).has_value(); };
   const auto has = [&](char c) {
     return std::ranges::any_of(names, [&](const std::string& name) { return name.find(c) != std::string::npos; });
   };

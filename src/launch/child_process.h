@@ -24,7 +24,7 @@ struct ChildProcess {
 };
 
 // Starts the program in a new process group, with /dev/null as its stdin and this process's stdout. The kernel kills it when the calling
-// thread ends. Returns once execve has succeeded; throws Error when the program cannot be started.
+// thread ends. Throws Error when the program cannot be started.
 pid_t start_process(const ChildProcess& child);
 
 // Forwards whole lines to stderr, with `prefix` before each line that does not begin with it already, and keeps the last lines.
@@ -33,12 +33,11 @@ class Output {
   // `pipe`: the non-blocking read end, or an empty Descriptor, from which nothing is read.
   Output(Descriptor pipe, std::string prefix);
 
-  // For poll(); -1 without a pipe, and once the output has ended.
+  // -1 without a pipe, and once the output has ended.
   int descriptor() const { return pipe_.number(); }
-  // Reads and forwards available output without waiting, up to a limit; if there is more, the descriptor stays readable.
+  // Forwards available output without waiting, up to a limit.
   void forward();
-  // Forwards the rest and closes the pipe. Does not wait for the end of the output, because a process that the child has started may still
-  // hold the pipe open and write without end.
+  // Forwards the rest and closes the pipe, which a process that the child has started may still hold open.
   void finish();
   const std::deque<std::string>& last_lines() const { return last_lines_; }
 
@@ -53,20 +52,17 @@ class Output {
   std::deque<std::string> last_lines_;
 };
 
-// Receives signals one after the other instead of handling them asynchronously. While it exists, collects SIGCHLD and the stop signals
-// (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process; SIGHUP stays ignored if it was ignored before, as under nohup. Ignores SIGPIPE,
-// because the reader of this process's stderr, or a child to which it sends messages, may exit at any time. To be created while no other
-// thread runs.
+// Collects SIGCHLD and the stop signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process; SIGHUP stays ignored under nohup. Ignores
+// SIGPIPE, because the reader of this process's stderr and the children may exit at any time. To be created while no other thread runs.
 class SignalQueue {
  public:
   SignalQueue();
   ~SignalQueue();
 
-  // The next signal, or empty if none is pending; does not wait. Several SIGCHLD may be merged into one.
+  // Does not wait. Several SIGCHLD may be merged into one.
   std::optional<int> next();
-  // Readable when a signal is pending.
   int descriptor() const { return queue_.number(); }
-  // The previous signal mask, which child processes must get.
+  // For child processes.
   const sigset_t& mask_before() const { return mask_before_; }
 
  private:

@@ -24,26 +24,22 @@ struct TimeLimits {
   std::chrono::milliseconds after_sigterm = std::chrono::seconds(1);
   // How long the other processes may run after one has stopped on request, because they may be writing checkpoints.
   std::chrono::milliseconds after_stop = std::chrono::minutes(10);
-  // A SIGINT or SIGTERM counts as a second request only if it arrives this long or more after the first request, because the terminal and a
-  // script may both send the first.
+  // Until a SIGINT or SIGTERM counts as a second request, because the terminal and a script may both send the first.
   std::chrono::milliseconds between_requests = std::chrono::seconds(1);
 };
 
 struct Outcome {
-  // - 0 when all processes exit with 0.
-  // - The exit code of the first process that fails, or 128 + n when signal n killed it. The failure is logged, and the other processes are
-  //   ended. Any other failure replaces code 4 (a peer was lost), because a process that exits with 4 is not the cause.
-  // - 75 (stopped on request) when a process exits with 75 and none fails; the launcher waits for the others.
-  // - 130 or 143 after a second SIGINT or SIGTERM, which kills all processes.
+  // The exit code of the first process that fails, or 128 + n when signal n killed it; any other failure replaces code 4 (a peer was lost),
+  // whose process is not the cause. 75 (stopped on request) when a process exits with 75 and none fails. 130 or 143 after a second SIGINT
+  // or SIGTERM, which kills all processes.
   int exit_code = 0;
   bool was_asked_to_stop = false;
 };
 
-// Starts the processes (child_process.h) and waits for all of them. Each receives messages about how the others end, stop or continue
-// (launcher_messages.h) on the descriptor named by world::kLauncherMessagesVariable. Their stderr is forwarded to this process's stderr;
-// lines of ranks other than 0 begin with the rank. If stderr is a terminal, rank 0 writes to it directly. The first stop signal (SIGINT,
-// SIGTERM, SIGHUP, SIGUSR1) is forwarded to all processes, and suspended ones are continued; later signals are not forwarded. No process
-// still runs when this returns or throws (Error: a process cannot be started). To be called while no other thread runs.
+// Starts the processes and waits for all of them. Each receives messages about the others (launcher_messages.h) on the descriptor named by
+// world::kLauncherMessagesVariable. Their stderr is forwarded; lines of ranks other than 0 begin with the rank. The first stop signal is
+// forwarded to all processes, and suspended ones are continued. No process still runs when this returns or throws (Error: a process cannot
+// be started). To be called while no other thread runs.
 Outcome run(const Processes& processes, const TimeLimits& limits, Logger& logger);
 
 }  // namespace trainer::launch

@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <sstream>
-#include <stdexcept>
+#include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string_view>
 #include <utility>
@@ -20,29 +19,10 @@
 #include "trainer/error.h"
 
 namespace trainer::launch {
-namespace {
 
-constexpr std::array<const char*, 3> kWords = {"ended", "stopped", "continued"};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LauncherMessage, kind, rank, process, detail)
 
-}  // namespace
-
-std::string format_message(const LauncherMessage& message) {
-  return fmt::format("{} {} {} {}\n", kWords[static_cast<size_t>(message.kind)], message.rank, message.process, message.detail);
-}
-
-LauncherMessage parse_message(const std::string& line) {
-  std::istringstream stream(line);
-  std::string word;
-  LauncherMessage message;
-  if (!(stream >> word >> message.rank >> message.process)) throw std::invalid_argument(line);
-  for (size_t kind = 0; kind < kWords.size(); ++kind) {
-    if (word != kWords[kind]) continue;
-    message.kind = static_cast<LauncherMessage::Kind>(kind);
-    std::getline(stream >> std::ws, message.detail);
-    return message;
-  }
-  throw std::invalid_argument(line);
-}
+std::string format_message(const LauncherMessage& message) { return nlohmann::json(message).dump() + '\n'; }
 
 std::jthread read_messages(int descriptor, std::function<void(const LauncherMessage&)> receive) {
   return std::jthread([descriptor, receive = std::move(receive)](const std::stop_token& stop) {
@@ -57,7 +37,7 @@ std::jthread read_messages(int descriptor, std::function<void(const LauncherMess
       if (length <= 0) return;
       rest.append(buffer.data(), static_cast<size_t>(length));
       for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
-        receive(parse_message(rest.substr(0, end)));
+        receive(nlohmann::json::parse(rest.substr(0, end)).get<LauncherMessage>());
         rest.erase(0, end + 1);
       }
     }

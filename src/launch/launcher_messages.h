@@ -1,5 +1,5 @@
 #pragma once
-// Messages from the launcher to its processes about how other processes end, stop or continue: lines on a pipe.
+// Messages from the launcher to its processes about how other processes end, stop or continue: lines of JSON on a pipe.
 
 #include <sys/types.h>
 
@@ -25,8 +25,6 @@ inline constexpr std::string_view kThisRankExits = "; this rank exits";
 
 // One line, with its newline.
 std::string format_message(const LauncherMessage& message);
-// Parses a line without its newline. Throws std::invalid_argument.
-LauncherMessage parse_message(const std::string& line);
 
 // Until the result is destroyed, calls `receive` on that thread with each message that the launcher sends on `descriptor`.
 std::jthread read_messages(int descriptor, std::function<void(const LauncherMessage&)> receive);

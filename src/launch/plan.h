@@ -19,9 +19,8 @@ struct SplitArguments {
   std::vector<std::string> own;      // the launcher's
   std::vector<std::string> trainer;  // after -- or from the first argument that is not the launcher's
 };
-// `flags_with_value`: the launcher's options that take a value, such as "--gpus"; the value is the next argument or follows "=". Throws
-// UsageError if one of them is among the trainer's arguments, whose options have other names; those of another program (kNoPython) are not
-// checked.
+// `flags_with_value`: the launcher's options that take a value, such as "--gpus". Throws UsageError if one of them is among the trainer's
+// arguments; those of another program (kNoPython) are not checked.
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value);
 
 // The values of --nproc-per-node and --gpus.
@@ -30,8 +29,7 @@ struct Choice {
   std::string gpus;                    // "0,2"; empty: the visible ones
 };
 
-// Where to look for an NVIDIA driver. A container sees the host's kernel driver even without access to a GPU, but it has the library and
-// the devices only for GPUs that it may use.
+// Where to look for an NVIDIA driver. A container sees the host's kernel driver, but the library and the devices only if it may use GPUs.
 struct Driver {
   std::string library = "libcuda.so.1";
   std::filesystem::path gpus = "/proc/driver/nvidia/gpus";
@@ -39,17 +37,14 @@ struct Driver {
 };
 
 // auto: one process per GPU, or 2 without a GPU. The GPUs are those of --gpus, else of CUDA_VISIBLE_DEVICES, else all that the driver lists
-// and this process may use. Throws UsageError when a value is malformed, there are more processes than GPUs in --gpus, or there
-// is --gpus but no GPU.
+// and this process may use. Throws UsageError.
 int num_processes(const Choice& choice, const world::Environment& environment, const Driver& driver = {});
 
 // The environment of this process: "NAME=value".
 std::vector<std::string> inherited_environment();
 
-// The environment of the process with `rank_env`: `inherited` without the variables that launchers set for one process, plus RANK,
-// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT after the
-// first attempt, the secret and the descriptor of the listening socket if there are any, and CUDA_VISIBLE_DEVICES from `gpus` unless that
-// is empty. From a list of MIG devices each process gets only its own, because CUDA uses only the first one.
+// The environment of the process with `rank_env`: `inherited` with the variables that launchers set for one process replaced, and with
+// CUDA_VISIBLE_DEVICES from `gpus` unless that is empty. From a list of MIG devices each process gets only its own.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);
 
 // Shared by the processes of one host; 256 random bits.
@@ -61,7 +56,7 @@ class FreePort {
   FreePort();
 
   int number() const { return number_; }
-  // The bound socket, to be inherited by the process that listens; the destructor closes it in this process.
+  // The bound socket, to be inherited by the process that listens.
   int descriptor() const { return socket_.number(); }
 
  private:

@@ -3,7 +3,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -108,9 +107,7 @@ struct WeightedOptions : SamplerOptions {
 
 double parse_weight(std::string_view line, int64_t number, const std::string& file) {
   if (line.ends_with('\r')) line.remove_suffix(1);
-  double weight = 0;
-  const auto result = std::from_chars(line.data(), line.data() + line.size(), weight);
-  if (result.ec == std::errc() && result.ptr == line.data() + line.size() && std::isfinite(weight) && weight >= 0) return weight;
+  if (const auto weight = parse_number<double>(line); weight && std::isfinite(*weight) && *weight >= 0) return *weight;
   throw DataError(fmt::format("{}: line {} has \"{}\"; write one finite number >= 0 in each line", file, number, line));
 }
 

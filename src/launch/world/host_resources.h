@@ -16,8 +16,8 @@
 
 namespace trainer::world {
 
-// The number of cores that this process may use: those of its affinity mask or the cgroup's CPU quota, whichever is less, divided by the
-// `num_sharing` processes of the run that share them; at most Slurm's SLURM_CPUS_PER_TASK and at least 1.
+// The cores of the affinity mask or of the cgroup's CPU quota, divided by the `num_sharing` processes of the run that share them; at most
+// Slurm's SLURM_CPUS_PER_TASK and at least 1.
 int available_cpus(int num_sharing = 1);
 
 // How many threads compute, and one line for the user with the reason: "2 compute threads: OMP_NUM_THREADS=2".
@@ -26,15 +26,14 @@ struct ComputeThreads {
   std::string description = {};
 };
 
-// The default when the configuration does not set the number: OMP_NUM_THREADS if the user has set it, else available_cpus(). For several
-// processes per host, torchrun sets the variable to 1 if it is not set, so in this case 1 counts as not set.
+// OMP_NUM_THREADS if the user has set it, else available_cpus(). Torchrun sets it to 1 for several processes per host, which then does not
+// count.
 ComputeThreads default_compute_threads(int num_sharing = 1, const Environment& environment = process_environment());
 
 // The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.
 std::string cpu_mask();
 
-// A warning if `folder`, the shared memory of the processes of this host, is smaller than NCCL may need; empty if it is large enough or
-// does not exist.
+// A warning if `folder`, the shared memory of this host, is smaller than NCCL may need; else empty.
 std::string describe_small_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 
 // False if NO_COLOR is set (no-color.org), or if TERM is dumb, empty or not set.
@@ -57,9 +56,7 @@ std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
 // "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
 std::optional<int> parse_cpu_max(std::string_view text);
 
-// Describes the limits on threads, because the system's errors do not name them:
-// "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 processes and threads together
-// (pids.max)".
+// The limits on threads, which the system's errors do not name: "user 1000 may have 64 processes and threads together (ulimit -u)".
 std::string describe_process_limits();
 
 // Throws an Error that names the limits if `count` more threads cannot run at the same time.
@@ -68,15 +65,14 @@ void check_threads(int count);
 // Throws an Error that names the limit if it leaves this process too little address space to load and use LibTorch.
 void check_address_space();
 
-// Raises the limit on open files, or throws an Error that names it, if this process may not open as many more as one of `num_ranks` ranks
-// does, because LibTorch would wait for connections without an end.
+// Raises the limit on open files, or throws an Error that names it, if it is too low for one of `num_ranks` ranks, because LibTorch would
+// wait for connections without an end.
 void check_open_files(int num_ranks);
 
 // The text of the Error of check_threads() if `error` means that a std::thread could not be started; empty for other errors.
 std::string explain_thread_limit(const std::exception& error);
 
-// The content of a system file, such as one in /proc; empty if it cannot be read, because a process may end and not every system has every
-// file.
+// The content of a file in /proc or /sys; empty if it cannot be read.
 inline std::string read_system_file(const std::filesystem::path& path) {
   std::ifstream stream(path);
   std::ostringstream text;

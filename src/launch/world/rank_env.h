@@ -1,6 +1,5 @@
 #pragma once
-// Finds the rank of this process, the world size and the rendezvous address from the command line and the environment variables of
-// launchers. Opens no file or connection. Thread-safe, except for process_environment() while the environment changes.
+// Finds the rank of this process, the world size and the rendezvous address from the command line and the variables of launchers.
 
 #include <cstdint>
 #include <functional>
@@ -67,9 +66,8 @@ struct RankEnv {
 };
 
 // Uses the first source that is set: flags; RANK and WORLD_SIZE (torchrun, `trainer launch`, Kubernetes); Open MPI's variables; those of
-// MPICH and Intel MPI; Slurm's inside an srun step; else a world of one process.
-// Throws UsageError for an incomplete or impossible set within one source and for flags that contradict RANK, WORLD_SIZE or
-// LOCAL_RANK; the message names the variables with their values, and what to do.
+// MPICH and Intel MPI; Slurm's inside an srun step; else a world of one process. Throws UsageError for an incomplete or impossible set
+// within one source and for flags that contradict RANK, WORLD_SIZE or LOCAL_RANK.
 RankEnv find_rank_env(const RankFlags& flags, const Environment& environment);
 
 // A host as given by MASTER_ADDR or --master-addr, without the brackets around an IPv6 address ("[::1]").
@@ -85,7 +83,7 @@ struct RendezvousAddress {
 };
 
 // Takes the address from the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port.
-// kAlone for a world of one process. Throws UsageError that names what is missing or malformed.
+// Throws UsageError.
 RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method);
 
 }  // namespace trainer::world
