@@ -207,14 +207,7 @@ std::optional<torch::ScalarType> dtype_of(GradientCompression compression) {
 void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Tensor>& tensors) {
   if (tensors.empty()) return;
   const torch::NoGradGuard no_grad;
-  const Activity::Wait wait(group.activity().get());
-  try {
-    c10d::broadcast_coalesced(group.c10d_group(), tensors, kBroadcastBytes, 0);
-  } catch (const std::exception& error) {
-    rethrow_own_error(error);
-    throw PeerError(fmt::format("rank {}: broadcast from rank 0 failed: {}; check whether another rank exited or hangs", group.rank(),
-                                first_line(error)));
-  }
+  group.with_peer_errors("broadcast", [&] { c10d::broadcast_coalesced(group.c10d_group(), tensors, kBroadcastBytes, 0); });
 }
 
 }  // namespace

@@ -127,20 +127,11 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroups::connect_nccl(const c10::intrusi
 std::string ProcessGroups::connection_error() const {
   const std::lock_guard lock(mutex_);
   for (const auto& backend : nccl_backends_) {
-    const char* what = nullptr;
-    switch (backend->getError()) {
-      case c10d::ErrorType::SUCCESS:
-        continue;
-      case c10d::ErrorType::TIMEOUT:
-        what = "a collective timed out";
-        break;
-      case c10d::ErrorType::COMM_ERROR:
-        what = "a connection was lost";
-        break;
-      case c10d::ErrorType::REMOTE_ERROR:
-        what = "another rank has an error";
-        break;
-    }
+    const auto error = backend->getError();
+    if (error == c10d::ErrorType::SUCCESS) continue;
+    const auto* what = error == c10d::ErrorType::TIMEOUT      ? "a collective timed out"
+                       : error == c10d::ErrorType::COMM_ERROR ? "a connection was lost"
+                                                              : "another rank has an error";
     return fmt::format("rank {}: NCCL reports that {}; check whether another rank exited or hangs", rank_, what);
   }
   return "";

@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <optional>
-#include <random>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -101,20 +100,6 @@ constexpr std::array<std::string_view, 15> kForeignNames = {
 bool is_foreign(std::string_view name) {
   return std::ranges::find(kForeignNames, name) != kForeignNames.end() ||
          std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-// The range from which FreePort draws. It is below that of ephemeral ports, because an outgoing connection of another program could
-// otherwise get the port between the end of the FreePort and the use of its number.
-constexpr int kFirstPort = 15000;
-constexpr int kLastPort = 32000;
-constexpr int kPortTries = 200;
-
-bool bind_to(int descriptor, int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
 }
 
 }  // namespace
@@ -220,14 +205,16 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
 world::RunSecret random_secret() { return {world::RunSecret::Source::kLauncher, random_token()}; }
 
 FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  std::random_device random;
-  std::uniform_int_distribution<int> ports(kFirstPort, kLastPort);
-  for (int i = 0; i < kPortTries && descriptor() >= 0; ++i) {
-    number_ = ports(random);
-    if (bind_to(descriptor(), number_)) return;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  if (bind(descriptor(), any, size) != 0 || getsockname(descriptor(), any, &size) != 0) {
+    throw Error(fmt::format("cannot bind a port of 127.0.0.1: {}; check that the loopback interface is up and ports are free",
+                            std::generic_category().message(errno)));
   }
-  throw Error(fmt::format("cannot bind a port from {} to {} on 127.0.0.1: {}; check that the loopback interface is up and ports are free",
-                          kFirstPort, kLastPort, std::generic_category().message(errno)));
+  number_ = ntohs(address.sin_port);
 }
 
 }  // namespace trainer::launch

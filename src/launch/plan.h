@@ -50,7 +50,7 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
 // Shared by the processes of one host; 256 random bits.
 world::RunSecret random_secret();
 
-// Binds a random free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error if there is none.
+// Binds a free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error if there is none.
 class FreePort {
  public:
   FreePort();

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/launcher_messages.h"
 #include "trainer/error.h"
 
 namespace trainer::launch {
@@ -201,24 +202,25 @@ TEST(Launcher, ARankThatPrintsWithoutPauseAndLineBreaksDoesNotHideTheFailureOfAn
 TEST(Launcher, TheOthersLearnHowARankHasEnded) {
   LauncherProcess launcher(3, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 3; fi
-    read -r word rank process how </proc/self/fd/$TRAINER_LAUNCHER_MESSAGES
-    echo "$word.$rank.$how" >&9)sh",
+    read -r message </proc/self/fd/$TRAINER_LAUNCHER_MESSAGES
+    echo "$message" >&9)sh",
                            {.after_failure = std::chrono::seconds(20)});
   launcher.release();
   EXPECT_EQ(launcher.wait(), 3);
-  EXPECT_THAT(launcher.lines(), ElementsAre("ended.1.ended with exit code 3", "ended.1.ended with exit code 3"));
+  const auto of_rank1 = AllOf(HasSubstr("\"detail\":\"ended with exit code 3\""), HasSubstr("\"rank\":1"));
+  EXPECT_THAT(launcher.lines(), ElementsAre(of_rank1, of_rank1));
 }
 
 TEST(Launcher, TheOthersLearnThatARankIsStoppedAndContinued) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then echo $$ >&9; read line <&8; exit 0; fi
     exec 3</proc/self/fd/$TRAINER_LAUNCHER_MESSAGES
-    for i in 1 2; do read -r notice <&3; echo $notice >&9; done)sh");
+    for i in 1 2; do read -r message <&3; echo "$message" >&9; done)sh");
   const auto process = std::stoi(launcher.line());
   kill(process, SIGSTOP);
-  EXPECT_EQ(launcher.line(), fmt::format("stopped 1 {}", process));
+  EXPECT_EQ(launcher.line() + '\n', format_message({LauncherMessage::Kind::kStopped, 1, process}));
   kill(process, SIGCONT);
-  EXPECT_EQ(launcher.line(), fmt::format("continued 1 {}", process));
+  EXPECT_EQ(launcher.line() + '\n', format_message({LauncherMessage::Kind::kContinued, 1, process}));
   launcher.release();
   EXPECT_EQ(launcher.wait(), 0);
 }

@@ -81,13 +81,6 @@ TEST_F(HeartbeatLogTest, MeasuresHowLongAllRanksWait) {
   EXPECT_EQ(read().all_wait, 0s);
 }
 
-TEST_F(HeartbeatLogTest, RanksWhoseGpusDoNotConnectWaitForEachOther) {
-  enter(Phase::kConnect, /*is_waiting=*/true);
-  read();
-  read();
-  EXPECT_EQ(read().all_wait, 2s);
-}
-
 TEST_F(HeartbeatLogTest, ALongStartUpOrEndIsNotStuck) {
   for (const auto phase : {Phase::kStartUp, Phase::kEnd}) {
     enter(phase, /*is_waiting=*/false);
@@ -95,24 +88,6 @@ TEST_F(HeartbeatLogTest, ALongStartUpOrEndIsNotStuck) {
     enter(phase, /*is_waiting=*/true);
     for (int i = 0; i < 5; ++i) EXPECT_EQ(read().all_wait, 0s);
   }
-}
-
-TEST(Digest, IsReadBackUnchanged) {
-  const Digest digest{.number = 5,
-                      .rank0 = {.phase = Phase::kLoading, .step = 12, .is_waiting = true, .num_changes = 7},
-                      .silent = {3, 1500ms},
-                      .stuck = {4, 20ms},
-                      .all_wait = 6ms};
-  const auto read = nlohmann::json::parse(nlohmann::json(digest).dump()).get<Digest>();
-  EXPECT_EQ(read.number, 5U);
-  EXPECT_EQ(describe(read.rank0), "loading of step 12");
-  EXPECT_TRUE(read.rank0.is_waiting);
-  EXPECT_EQ(read.rank0.num_changes, 7U);
-  EXPECT_EQ(read.silent.rank, 3);
-  EXPECT_EQ(read.silent.duration, 1500ms);
-  EXPECT_EQ(read.stuck.rank, 4);
-  EXPECT_EQ(read.stuck.duration, 20ms);
-  EXPECT_EQ(read.all_wait, 6ms);
 }
 
 TEST(Digest, DoesNotGrowWithTheNumberOfRanks) {
@@ -188,21 +163,6 @@ TEST_F(DiagnoseTest, RanksWithoutProgress) {
   knowledge_.digest.stuck = {};
   knowledge_.digest.all_wait = 61s;
   EXPECT_EQ(diagnosis(), "rank 1 all wait");
-}
-
-// A start-up that exceeds the limit, then steps that are shorter than it.
-TEST_F(DiagnoseTest, ProgressAndALongStartAreNotFailures) {
-  HeartbeatLog log(3, limits_.missed, start_);
-  std::vector<Heartbeat> heartbeats(3);
-  for (int second = 1; second <= 600; ++second) {
-    const auto now = start_ + std::chrono::seconds(second);
-    for (auto& heartbeat : heartbeats) {
-      ++heartbeat.number;
-      if (second > 120 && second % 50 == 0) heartbeat.state = {.phase = Phase::kStep, .num_changes = static_cast<uint64_t>(second)};
-    }
-    knowledge_ = {.digest = log.digest(heartbeats, now), .last_digest = now, .last_answer = now};
-    EXPECT_FALSE(diagnose(knowledge_, limits_, now)) << second;
-  }
 }
 
 }  // namespace
