@@ -18,7 +18,7 @@ void describe_process(const std::string& text);
 // Sets the crash file; its folder must exist when the report is written.
 void set_crash_file(const std::filesystem::path& file);
 
-// The stacks of all threads of this process. Threads that block signals or do not respond in time (about one second together) have none.
+// The stacks of all threads of this process. Threads that block signals or do not respond in time have none.
 std::string stacks_of_all_threads();
 
 // How a process has ended: "was killed by signal 9 (Killed)", "ended with exit code 1". `status`: from waitpid.

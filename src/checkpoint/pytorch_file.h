@@ -17,7 +17,7 @@ namespace trainer::checkpoint {
 void write_pytorch_file(const state::Tree& tree, Output& output);
 
 // The tree's tensors are on the CPU, own their memory, share memory where the file's tensors do, and do not require gradients. Tuples and
-// torch.Size become lists, an OrderedDict becomes a dictionary, and dtypes and devices become text ("torch.float16", "cuda:0"). Throws
+// torch.Size become lists, an OrderedDict becomes a dictionary, and dtypes and devices become text ("torch.float16", "cuda"). Throws
 // CheckpointError if the bytes are not such an archive or contains anything but plain data. Allocates at most
 // max_allocation() (refusal.h). `source` states in messages where the bytes came from.
 state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source);

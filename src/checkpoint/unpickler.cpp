@@ -80,7 +80,7 @@ struct Dict {
   std::vector<ObjectId> contents;  // key, value, key, value, ...
 };
 
-// A std::string_view points into the pickle program or into the texts of Objects.
+// A std::string_view points into the pickle program.
 using Object = std::variant<std::monostate, bool, int64_t, double, std::string_view, Global, Storage, torch::Tensor, Tuple, List, Dict>;
 
 // Describes an object for a message: "a list".
@@ -115,11 +115,6 @@ class Objects {
     objects_.push_back(std::move(object));
     return static_cast<ObjectId>(objects_.size() - 1);
   }
-  // Keeps a copy of `text`.
-  ObjectId add_text(const std::string& text) {
-    budget_.take(sizeof(std::string) + text.size());
-    return add(std::string_view(texts_.emplace_back(text)));
-  }
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
 
@@ -132,7 +127,6 @@ class Objects {
  private:
   Budget& budget_;
   std::deque<Object> objects_;
-  std::deque<std::string> texts_;
 };
 
 [[noreturn]] void refuse_id() { throw PickleError("refers to an external object that is not a storage"); }
@@ -279,7 +273,8 @@ class Caller {
       case Global::Kind::kSize:
         return first<Tuple>(arguments, 1, 1);
       case Global::Kind::kDevice:
-        return device(arguments);
+        // ("cpu") or ("cuda", 0); only the type is kept.
+        return first<std::string_view>(arguments, 1, 2);
       case Global::Kind::kRebuildTensor:
         expect_count(arguments, 4, 4);
         return make_tensor(arguments, nullptr);
@@ -364,15 +359,6 @@ class Caller {
       }
     }
     return objects_.add(std::move(dict));
-  }
-
-  // Arguments: ("cpu") or ("cuda", 0)
-  ObjectId device(Arguments arguments) {
-    expect_count(arguments, 1, 2);
-    const auto type = get<std::string_view>(arguments[0]);
-    if (arguments.size() == 1) return arguments[0];
-    budget_.take(type.size());
-    return objects_.add_text(fmt::format("{}:{}", type, get<int64_t>(arguments[1])));
   }
 
   // Arguments: (storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])

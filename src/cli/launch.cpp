@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/program.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "launch/launcher.h"
@@ -128,7 +129,7 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
     processes.first_keeps = {port->descriptor()};
   }
   // Launchers on several hosts cannot agree on a secret.
-  if (rank_env.num_nodes == 1) rank_env.secret = launch::random_secret();
+  if (rank_env.num_nodes == 1) rank_env.secret = {world::RunSecret::Source::kLauncher, random_token()};
   const auto inherited = launch::inherited_environment();
   for (; rank_env.local_rank < rank_env.local_world_size; ++rank_env.rank, ++rank_env.local_rank) {
     processes.environments.push_back(launch::child_environment(inherited, rank_env, arguments.choice.gpus));

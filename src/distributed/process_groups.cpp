@@ -56,7 +56,7 @@ ProcessGroups::~ProcessGroups() {
   }
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroups::add_group(std::vector<int> ranks, torch::Device device) {
+std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks, std::optional<torch::Device> device) {
   std::ranges::sort(ranks);
   const bool is_valid =
       !ranks.empty() && ranks.front() >= 0 && ranks.back() < world_->size() && std::ranges::adjacent_find(ranks) == ranks.end();
@@ -66,12 +66,8 @@ std::shared_ptr<ProcessGroup> ProcessGroups::add_group(std::vector<int> ranks, t
   }
   world_->check_open();
   if (world_->c10d_group() == nullptr) return world_;
-  return make_group(std::move(ranks), device);
+  return make_group(std::move(ranks), device.value_or(options_.device));
 }
-
-std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) { return add_group(std::move(ranks), options_.device); }
-
-std::shared_ptr<ProcessGroup> ProcessGroups::new_cpu_group(std::vector<int> ranks) { return add_group(std::move(ranks), torch::kCPU); }
 
 std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks, torch::Device device) {
   // The number is the same on every rank, because every rank calls this function for every group.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
@@ -46,16 +47,13 @@ class ProcessGroups {
   // The ranks passed to the constructor.
   const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
-  // Like Context::new_group().
-  std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
-  // Only for tensors on the CPU.
-  std::shared_ptr<ProcessGroup> new_cpu_group(std::vector<int> ranks);
+  // Like Context::new_group(). With kCPU the group has no connections between GPUs.
+  std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks, std::optional<torch::Device> device = {});
 
   // Collective: waits for all ranks, then shuts down every group. If this was not called or failed, the destructor aborts them.
   void shutdown();
 
  private:
-  std::shared_ptr<ProcessGroup> add_group(std::vector<int> ranks, torch::Device device);
   std::shared_ptr<ProcessGroup> make_group(std::vector<int> ranks, torch::Device device);
   c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
 

@@ -135,15 +135,10 @@ constexpr milliseconds kReadAgain{20};
 
 }  // namespace
 
-SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign)
-    : SealedStore(std::move(store), std::move(prefix), std::move(seal), std::make_shared<Foreign>(std::move(on_foreign))) {}
-
-SealedStore::SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
-                         std::shared_ptr<Foreign> foreign)
-    : store_(std::move(store)), prefix_(std::move(prefix)), seal_(std::move(seal)), foreign_(std::move(foreign)) {}
-
 c10::intrusive_ptr<c10d::Store> SealedStore::clone() {
-  return c10::intrusive_ptr<SealedStore>::unsafe_steal_from_new(new SealedStore(store_->clone(), prefix_, seal_, foreign_));
+  auto clone = c10::make_intrusive<SealedStore>(store_->clone(), prefix_, seal_, on_foreign_);
+  clone->reported_ = reported_;
+  return clone;
 }
 
 void SealedStore::set(const std::string& key, const Bytes& value) { store_->set(full(key), seal_->close(full(key), value)); }
@@ -221,7 +216,7 @@ void SealedStore::setTimeout(const milliseconds& timeout) { store_->setTimeout(t
 
 std::optional<SealedStore::Bytes> SealedStore::open(const std::string& key, const Bytes& sealed) {
   auto value = seal_->open(full(key), sealed);
-  if (!value && !foreign_->was_found.exchange(true)) foreign_->report(key);
+  if (!value) std::call_once(*reported_, on_foreign_, key);
   return value;
 }
 

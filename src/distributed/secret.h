@@ -4,7 +4,6 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -77,7 +76,8 @@ class SealedStore final : public c10d::Store {
   using OnForeign = std::function<void(const std::string& key)>;
 
   // `prefix` is prepended to each key and sealed with it.
-  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign);
+  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign)
+      : store_(std::move(store)), prefix_(std::move(prefix)), seal_(std::move(seal)), on_foreign_(std::move(on_foreign)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -96,14 +96,6 @@ class SealedStore final : public c10d::Store {
 
  private:
   using Bytes = std::vector<uint8_t>;
-  struct Foreign {
-    explicit Foreign(OnForeign on_foreign) : report(std::move(on_foreign)) {}
-
-    OnForeign report;
-    std::atomic<bool> was_found = false;
-  };
-  SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal,
-              std::shared_ptr<Foreign> foreign);
 
   std::string full(const std::string& key) const { return prefix_ + "/" + key; }
   std::optional<Bytes> open(const std::string& key, const Bytes& sealed);
@@ -113,7 +105,8 @@ class SealedStore final : public c10d::Store {
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string prefix_;
   const std::shared_ptr<const Seal> seal_;
-  const std::shared_ptr<Foreign> foreign_;
+  const OnForeign on_foreign_;
+  std::shared_ptr<std::once_flag> reported_ = std::make_shared<std::once_flag>();  // shared with clones
   std::mutex mutex_;
   // Of the keys that multiGet() and compareSet() have read; those of get() may be large.
   std::map<std::string, Bytes> last_values_;

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/random.h"
 #include "base/text.h"
 #include "trainer/error.h"
 
@@ -201,8 +200,6 @@ std::vector<std::string> child_environment(std::span<const std::string> inherite
   if (rank_env.listen_descriptor >= 0) variables.push_back(fmt::format("{}={}", world::kListenVariable, rank_env.listen_descriptor));
   return variables;
 }
-
-world::RunSecret random_secret() { return {world::RunSecret::Source::kLauncher, random_token()}; }
 
 FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};

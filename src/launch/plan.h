@@ -47,9 +47,6 @@ std::vector<std::string> inherited_environment();
 // CUDA_VISIBLE_DEVICES from `gpus` unless that is empty. From a list of MIG devices each process gets only its own.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);
 
-// Shared by the processes of one host; 256 random bits.
-world::RunSecret random_secret();
-
 // Binds a free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error if there is none.
 class FreePort {
  public:

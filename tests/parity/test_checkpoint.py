@@ -105,7 +105,7 @@ class CheckpointTest(FolderCase):
 
     def test_types_become_text(self):
         back = self.there_and_back({"size": torch.Size([2, 3]), "dtype": torch.bfloat16, "device": torch.device("cuda", 1), "cpu": torch.device("cpu")})
-        self.assertEqual(back, {"size": [2, 3], "dtype": "torch.bfloat16", "device": "cuda:1", "cpu": "cpu"})
+        self.assertEqual(back, {"size": [2, 3], "dtype": "torch.bfloat16", "device": "cuda", "cpu": "cpu"})
 
     def test_training_checkpoint(self):
         checkpoint = make_training_checkpoint()

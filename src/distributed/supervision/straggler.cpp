@@ -21,8 +21,15 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+// The seconds of a rank, and the median of the others.
+struct Work {
+  double own = 0;
+  double others = 0;
+  double excess() const { return own - others; }
+};
+
 // Compares one rank with the others in the kind of work that `seconds_of` selects.
-Straggler::Work compare(std::span<const OwnSeconds> ranks, size_t rank, const std::function<double(const OwnSeconds&)>& seconds_of) {
+Work compare(std::span<const OwnSeconds> ranks, size_t rank, const std::function<double(const OwnSeconds&)>& seconds_of) {
   std::vector<double> others;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (i != rank) others.push_back(seconds_of(ranks[i]));
@@ -32,27 +39,23 @@ Straggler::Work compare(std::span<const OwnSeconds> ranks, size_t rank, const st
 
 }  // namespace
 
-std::optional<Straggler> find_straggler(std::span<const OwnSeconds> ranks, double seconds, double ratio) {
-  const auto slowest = std::ranges::max_element(ranks, {}, &OwnSeconds::total);
-  const auto rank = static_cast<size_t>(slowest - ranks.begin());
-  const auto total = compare(ranks, rank, &OwnSeconds::total);
+std::optional<std::string> describe_straggler(std::span<const OwnSeconds> own, std::span<const distributed::RankInfo> ranks, double seconds,
+                                              double ratio, int64_t num_steps) {
+  const auto rank = static_cast<size_t>(std::ranges::max_element(own, {}, &OwnSeconds::total) - own.begin());
+  const auto total = compare(own, rank, &OwnSeconds::total);
   if (total.own <= ratio * total.others || total.excess() < kLeastExcess * seconds) return std::nullopt;
-  const auto data = compare(ranks, rank, &OwnSeconds::data);
-  const auto compute = compare(ranks, rank, &OwnSeconds::compute);
+  const auto data = compare(own, rank, &OwnSeconds::data);
+  const auto compute = compare(own, rank, &OwnSeconds::compute);
   const bool by_data = data.excess() > compute.excess();
-  return Straggler{.rank = static_cast<int>(rank), .total = total, .is_by_data = by_data, .part = by_data ? data : compute};
-}
-
-std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps) {
-  const auto per_step = [num_steps](double seconds) { return fmt::format("{:.3g} s", seconds / static_cast<double>(num_steps)); };
+  const auto& part = by_data ? data : compute;
+  const auto per_step = [num_steps](double time) { return fmt::format("{:.3g} s", time / static_cast<double>(num_steps)); };
   return fmt::format(
-      "rank {} ({}) is slow: its own work takes {} per step, while the median of the other ranks is {}, so they wait {} for it; "
+      "rank {} ({}, {}) is slow: its own work takes {} per step, while the median of the other ranks is {}, so they wait {} for it; "
       "the largest difference is in its {} time ({}, other ranks {}); {}",
-      straggler.rank, process, per_step(straggler.total.own), per_step(straggler.total.others), per_step(straggler.total.excess()),
-      straggler.is_by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),
-      straggler.is_by_data
-          ? "check the disk and memory of that host, or raise dataloader.num_workers"
-          : "check whether its host runs other programs, has fewer cores than the other hosts, or runs at a lower clock rate");
+      rank, to_string(ranks[rank]), ranks[rank].device, per_step(total.own), per_step(total.others), per_step(total.excess()),
+      by_data ? "data" : "compute", per_step(part.own), per_step(part.others),
+      by_data ? "check the disk and memory of that host, or raise dataloader.num_workers"
+              : "check whether its host runs other programs, has fewer cores than the other hosts, or runs at a lower clock rate");
 }
 
 StragglerDetector::StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
@@ -80,14 +83,11 @@ std::optional<std::string> StragglerDetector::end_interval(int64_t steps_done, d
   }
   seconds_ += seconds;
   if (seconds_ < kLeastSeconds) return std::nullopt;
-  const auto straggler = find_straggler(own_, seconds_, ratio_);
-  const int64_t num_steps = steps_done - steps_compared_;
+  auto straggler = describe_straggler(own_, ranks_, seconds_, ratio_, steps_done - steps_compared_);
   steps_compared_ = steps_done;
   seconds_ = 0;
   own_.assign(own_.size(), {});
-  if (!straggler) return std::nullopt;
-  const auto& rank = ranks_.at(static_cast<size_t>(straggler->rank));
-  return to_string(*straggler, fmt::format("{}, {}", to_string(rank), rank.device), num_steps);
+  return straggler;
 }
 
 }  // namespace trainer::supervision

@@ -13,26 +13,10 @@
 
 namespace trainer::supervision {
 
-// Times are in seconds within one interval; `others` is the median of the other ranks.
-struct Straggler {
-  struct Work {
-    double own = 0;
-    double others = 0;
-    double excess() const { return own - others; }
-  };
-
-  int rank = 0;
-  Work total;
-  bool is_by_data = false;  // whether the excess is larger in waiting for data than in computing
-  Work part;                // the times of the part with the larger excess
-};
-
-// `ranks`: own work of two or more ranks in an interval of `seconds`. The slowest rank is a straggler if its own work takes more than
-// `ratio` times as long as the median of the others, and at least a tenth of the interval longer.
-std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
-
-// Returns one sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".
-std::string to_string(const Straggler& straggler, const std::string& process, int64_t num_steps);
+// Describes the slowest rank, with what to check, if its own work takes more than `ratio` times as long as the median of the others and at
+// least a tenth of the interval longer. `own`: work of two or more `ranks` in an interval of `seconds` and `num_steps` steps.
+std::optional<std::string> describe_straggler(std::span<const distributed::OwnSeconds> own, std::span<const distributed::RankInfo> ranks,
+                                              double seconds, double ratio, int64_t num_steps);
 
 class StragglerDetector {
  public:

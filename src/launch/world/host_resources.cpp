@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <sstream>
@@ -19,6 +19,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -100,6 +101,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Empty if the file cannot be read.
+std::string read_system_file(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return std::move(text).str();
+}
+
+// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max".
+std::optional<int> parse_cpu_max(const std::string& text) {
+  std::istringstream stream(text);
+  double quota = 0;
+  double period = 0;
+  if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  return std::max(1, static_cast<int>(quota / period));
+}
+
 void visit_with_parents(const fs::path& mount, fs::path group, const std::function<void(const fs::path& folder)>& visit) {
   while (true) {
     visit(mount / group.relative_path());
@@ -163,14 +180,6 @@ std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) {
   return least_limit(files, "pids", [](const fs::path& folder) { return parse_limit(read_system_file(folder / "pids.max")); });
 }
 
-std::optional<int> parse_cpu_max(std::string_view text) {
-  std::istringstream stream{std::string(text)};
-  double quota = 0;
-  double period = 0;
-  if (!(stream >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
-  return std::max(1, static_cast<int>(quota / period));
-}
-
 namespace {
 
 std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
@@ -183,11 +192,6 @@ std::string describe_refusal() {
   return fmt::format(
       "no more threads can be started: {}; raise the limit, end other processes, or lower runtime.threads and dataloader.num_workers",
       describe_process_limits());
-}
-
-void* wait_for_end(void* is_over) {
-  static_cast<std::atomic<bool>*>(is_over)->wait(false);
-  return nullptr;
 }
 
 }  // namespace
@@ -206,17 +210,17 @@ std::string describe_process_limits() {
 
 void check_threads(int count) {
   std::atomic<bool> is_over{false};
-  std::vector<pthread_t> threads;
-  int error = 0;
-  for (int i = 0; i < count && error == 0; ++i) {
-    pthread_t thread{};
-    error = pthread_create(&thread, nullptr, &wait_for_end, &is_over);
-    if (error == 0) threads.push_back(thread);
+  std::vector<std::jthread> threads;
+  std::string refusal;
+  try {
+    while (static_cast<int>(threads.size()) < count) threads.emplace_back([&] { is_over.wait(false); });
+  } catch (const std::system_error& error) {
+    refusal = explain_thread_limit(error);
   }
   is_over = true;
   is_over.notify_all();
-  for (const auto thread : threads) pthread_join(thread, nullptr);
-  if (error == EAGAIN) throw Error(describe_refusal());
+  threads.clear();
+  if (!refusal.empty()) throw Error(refusal);
 }
 
 void check_address_space() {

@@ -4,13 +4,8 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "launch/world/rank_env.h"
 
@@ -53,9 +48,6 @@ std::optional<int> cgroup_cpus(const CgroupFiles& files = {});         // in who
 std::optional<uint64_t> cgroup_memory(const CgroupFiles& files = {});  // in bytes
 std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
 
-// "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
-std::optional<int> parse_cpu_max(std::string_view text);
-
 // The limits on threads, which the system's errors do not name: "user 1000 may have 64 processes and threads together (ulimit -u)".
 std::string describe_process_limits();
 
@@ -71,13 +63,5 @@ void check_open_files(int num_ranks);
 
 // The text of the Error of check_threads() if `error` means that a std::thread could not be started; empty for other errors.
 std::string explain_thread_limit(const std::exception& error);
-
-// The content of a file in /proc or /sys; empty if it cannot be read.
-inline std::string read_system_file(const std::filesystem::path& path) {
-  std::ifstream stream(path);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return std::move(text).str();
-}
 
 }  // namespace trainer::world

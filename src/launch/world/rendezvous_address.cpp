@@ -27,15 +27,12 @@ RendezvousAddress at_master(const RankEnv& rank_env) {
 RendezvousAddress parse_host_and_port(std::string_view text) {
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return {};
-  auto host = text.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find_first_of(":[]/@") != std::string_view::npos) {
-    return {};
-  }
+  const std::string given(text.substr(0, colon));
+  const auto host = without_brackets(given);
+  if (host == given && host.find_first_of(":[]/@") != std::string::npos) return {};
   const auto port = parse_number<int>(text.substr(colon + 1));
   if (host.empty() || !port || *port < 1 || *port > 65535) return {};
-  return {RendezvousAddress::Kind::kTcp, std::string(host), *port, {}};
+  return {RendezvousAddress::Kind::kTcp, host, *port, {}};
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::shared_ptr<distributed::ProcessGroup> make_reading_group(const RankOptions&
   std::shared_ptr<distributed::ProcessGroup> mine;
   for (const auto& ranks : reading_groups(options.group_size, groups.ranks())) {
     if (ranks.size() == 1) continue;
-    if (auto group = groups.new_cpu_group(ranks)) mine = std::move(group);
+    if (auto group = groups.new_group(ranks, torch::kCPU)) mine = std::move(group);
   }
   return mine;
 }
@@ -42,7 +42,7 @@ Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options)
   Ranks ranks{.world = groups.world(), .infos = groups.ranks()};
   if (const auto& activity = groups.world()->activity()) ranks.activity = activity;
   if (options.synchronises_statistics) ranks.batch_norm = groups.new_group(all);
-  ranks.control = groups.new_cpu_group(all);
+  ranks.control = groups.new_group(all, torch::kCPU);
   ranks.reading = make_reading_group(options, groups);
   return ranks;
 }

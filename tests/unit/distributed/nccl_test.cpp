@@ -63,7 +63,7 @@ TEST_F(NcclTest, ConnectsEachGroupWhenItIsMadeAndWaitsMeanwhile) {
   EXPECT_EQ(FakeNccl::connected, std::vector{kDevice});
   groups->new_group({0});
   EXPECT_EQ(FakeNccl::connected, std::vector({kDevice, kDevice}));
-  groups->new_cpu_group({0})->all_reduce(torch::zeros({1}));
+  groups->new_group({0}, torch::kCPU)->all_reduce(torch::zeros({1}));
   EXPECT_EQ(FakeNccl::connected.size(), 2U) << "a group for tensors on the CPU must not use NCCL";
   EXPECT_FALSE(FakeNccl::activity->read().is_waiting);
 }
