@@ -10,9 +10,8 @@
 #include "base/standard_streams.h"
 #include "cli/answers.h"
 #include "cli/completion.h"
-#include "cli/launch.h"
+#include "cli/light_commands.h"
 #include "cli/output.h"
-#include "cli/runs.h"
 #include "cli/training_library.h"
 
 namespace {

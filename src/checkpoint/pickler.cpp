@@ -40,11 +40,8 @@ class Pickler {
     const auto [entry, is_new] = memo_.try_emplace(instructions, static_cast<uint32_t>(memo_.size()));
     if (is_new) result_.program += instructions;
     const bool is_short = entry->second < 256;
-    if (is_new) {
-      code(is_short ? Opcode::kBinPut : Opcode::kLongBinPut);
-    } else {
-      code(is_short ? Opcode::kBinGet : Opcode::kLongBinGet);
-    }
+    const auto put = is_short ? Opcode::kBinPut : Opcode::kLongBinPut;
+    code(is_new ? put : is_short ? Opcode::kBinGet : Opcode::kLongBinGet);
     if (is_short) {
       append(result_.program, static_cast<uint8_t>(entry->second));
     } else {

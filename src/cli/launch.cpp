@@ -1,5 +1,3 @@
-#include "cli/launch.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/light_commands.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 #include "launch/world/host_resources.h"

@@ -80,7 +80,7 @@ size_t width_of(const std::vector<Column>& columns) {
   return width;
 }
 
-void append_line(const std::vector<Column>& columns, const auto& cell_of, std::string& text) {
+std::string line_of(const std::vector<Column>& columns, const std::function<std::string(const Column&)>& cell_of) {
   std::string line;
   size_t target = 0;
   for (const auto& column : columns) {
@@ -88,7 +88,7 @@ void append_line(const std::vector<Column>& columns, const auto& cell_of, std::s
     line += cell_of(column);
     target += width_of(column) + kColumnGap;
   }
-  text += line + '\n';
+  return line + '\n';
 }
 
 }  // namespace
@@ -104,12 +104,9 @@ std::string to_table(std::vector<Column> columns, std::optional<size_t> width) {
     if (least->importance == 0) break;
     columns.erase(least);
   }
-  std::string text;
-  append_line(
-      columns, [](const Column& column) { return column.title; }, text);
+  auto text = line_of(columns, &Column::title);
   for (size_t row = 0; row < columns.front().cells.size(); ++row) {
-    append_line(
-        columns, [&](const Column& column) { return column.cells[row]; }, text);
+    text += line_of(columns, [&](const Column& column) { return column.cells[row]; });
   }
   return text;
 }

@@ -1,5 +1,3 @@
-#include "cli/runs.h"
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -17,6 +15,7 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/light_commands.h"
 #include "cli/output.h"
 #include "report/history/compare.h"
 #include "report/history/run_record.h"
@@ -116,12 +115,10 @@ void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
     std::ranges::stable_sort(runs, has_better_metric);
   } else if (const auto rows = rows_of_keys(runs, {by}); !rows.empty()) {
     const auto& values = rows.front().values;
-    std::vector<size_t> order(runs.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::ranges::stable_sort(order, [&](size_t one, size_t other) { return is_before(values[one], values[other]); });
-    std::vector<RunRecord> sorted;
-    for (const auto index : order) sorted.push_back(std::move(runs[index]));
-    runs = std::move(sorted);
+    std::vector<std::pair<std::optional<std::string>, RunRecord>> keyed;
+    for (size_t i = 0; i < runs.size(); ++i) keyed.emplace_back(values[i], std::move(runs[i]));
+    std::ranges::stable_sort(keyed, [](const auto& one, const auto& other) { return is_before(one.first, other.first); });
+    for (size_t i = 0; i < runs.size(); ++i) runs[i] = std::move(keyed[i].second);
   }
 }
 

@@ -64,15 +64,15 @@ ActivityState Activity::read() const {
   return state;
 }
 
-Activity::Wait::Wait(Activity* activity) : activity_(activity) {
+Activity::Wait::Wait(Activity* activity) : activity_(activity), own_work_(activity != nullptr ? activity->own_work_.get() : nullptr) {
   set(true);
-  if (auto* own_work = this->own_work()) own_work->pause();
+  if (own_work_ != nullptr) own_work_->pause();
 }
 
 Activity::Wait::~Wait() {
   set(false);
   try {
-    if (auto* own_work = this->own_work()) own_work->resume();
+    if (own_work_ != nullptr) own_work_->resume();
   } catch (const std::exception&) {
     // A destructor must not throw; the next use of the GPU reports the error.
   }

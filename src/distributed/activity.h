@@ -81,8 +81,8 @@ class Activity {
 
    private:
     void set(bool is_waiting);
-    OwnWork* own_work() const { return activity_ != nullptr ? activity_->own_work_.get() : nullptr; }
     Activity* activity_;
+    OwnWork* own_work_;  // may be null
   };
 
  private:

@@ -11,12 +11,6 @@
 #include "trainer/error.h"
 
 namespace trainer::distributed {
-namespace {
-
-// A store interprets a shorter timeout as no timeout.
-constexpr std::chrono::milliseconds kShortestWait{1};
-
-}  // namespace
 
 void throw_if_any(const std::vector<Problem>& problems) {
   std::vector<std::string> lines;
@@ -91,6 +85,8 @@ std::vector<std::string> StartupBarrier::gather_over_store(const nlohmann::json&
 }
 
 void StartupBarrier::wait_for_all(const std::function<std::string(int rank)>& key) const {
+  // A store interprets a shorter timeout as no timeout.
+  constexpr std::chrono::milliseconds kShortestWait{1};
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   for (int rank = 1; rank < world_size_; ++rank) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());

@@ -188,11 +188,11 @@ std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int source) 
 void ProcessGroup::barrier() const { all_reduce(torch::zeros({1})); }
 
 void ProcessGroup::share_memory(int64_t num_bytes) {
-  if (!is_alone()) exchange_ = SharedMemoryGroup::make(*this, num_bytes, timeout_);
+  if (!is_alone()) exchange_ = make_in_shared_memory<SharedMemoryGroup>(*this, num_bytes, timeout_);
 }
 
 bool ProcessGroup::share_memory_for_sums(int64_t num_bytes) {
-  if (!is_alone()) sums_ = SharedMemorySum::make(*this, num_bytes, timeout_);
+  if (!is_alone()) sums_ = make_in_shared_memory<SharedMemorySum>(*this, num_bytes, timeout_);
   return sums_ != nullptr;
 }
 

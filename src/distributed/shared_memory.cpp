@@ -23,12 +23,6 @@ void add_in_order(torch::Tensor total, int size, const std::function<torch::Tens
   for (int i = 2; i < size; ++i) total.add_(part(i));
 }
 
-std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::make(const ProcessGroup& group, int64_t num_bytes,
-                                                           std::chrono::milliseconds timeout) {
-  auto memory = SharedMemory::make(group, num_bytes, timeout);
-  return memory ? std::unique_ptr<SharedMemoryGroup>(new SharedMemoryGroup(std::move(memory))) : nullptr;
-}
-
 torch::Tensor SharedMemoryGroup::slot(int rank, int64_t offset, const torch::Tensor& like) const {
   return torch::from_blob(memory_->part_of(rank) + offset, like.sizes(), like.options());
 }
@@ -241,11 +235,6 @@ namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
-
-std::unique_ptr<SharedMemorySum> SharedMemorySum::make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout) {
-  auto memory = SharedMemory::make(group, num_bytes, timeout);
-  return memory ? std::unique_ptr<SharedMemorySum>(new SharedMemorySum(std::move(memory))) : nullptr;
-}
 
 void SharedMemorySum::begin(const torch::Tensor& tensor) {
   if (memory_->size() == 1) return;

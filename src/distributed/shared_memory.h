@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace trainer::distributed {
@@ -64,10 +65,16 @@ class SharedMemory {
 // Writes part(0) + part(1) + …, added in this order, to `total`. A single part must already be there.
 void add_in_order(torch::Tensor total, int size, const std::function<torch::Tensor(int index)>& part);
 
+// Collective; returns null like SharedMemory::make. `Sums`: SharedMemoryGroup or SharedMemorySum.
+template <class Sums>
+std::unique_ptr<Sums> make_in_shared_memory(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout) {
+  auto memory = SharedMemory::make(group, num_bytes, timeout);
+  return memory ? std::make_unique<Sums>(std::move(memory)) : nullptr;
+}
+
 class SharedMemoryGroup {
  public:
-  // Collective; returns null like SharedMemory::make.
-  static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
+  explicit SharedMemoryGroup(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
@@ -82,7 +89,6 @@ class SharedMemoryGroup {
   void leave() { memory_->leave(); }
 
  private:
-  explicit SharedMemoryGroup(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
   // The tensor that a rank has written at `offset`, with the shape and type of `like`.
   torch::Tensor slot(int rank, int64_t offset, const torch::Tensor& like) const;
   void write(std::span<const torch::Tensor> tensors);
@@ -97,9 +103,8 @@ class SharedMemoryGroup {
 // (gloo/allreduce.cc), so that the bits do not depend on whether the ranks share a host.
 class SharedMemorySum {
  public:
-  // Collective; returns null like SharedMemory::make. `num_bytes`: the total size of the tensors between two calls of finish(), each
-  // rounded up to 64 bytes.
-  static std::unique_ptr<SharedMemorySum> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
+  // `memory` must have room for the tensors between two calls of finish(), each rounded up to 64 bytes.
+  explicit SharedMemorySum(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
 
   // The next two functions are collective, for contiguous CPU tensors in the same order. They throw std::runtime_error like those above.
 
@@ -115,7 +120,6 @@ class SharedMemorySum {
     int64_t offset;        // in bytes, in each rank's part of the memory
   };
 
-  explicit SharedMemorySum(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
   // The shard of the tensor that `rank` sums.
   torch::Tensor shard_for(int rank, const torch::Tensor& tensor) const;
   // The shard that `rank` sums, as `writer` stores it in its shared memory.

@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -35,6 +38,32 @@ std::pair<Descriptor, Descriptor> make_pipe() {
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw Error("cannot create a pipe: " + std::generic_category().message(errno) + "; raise the limit on open files (ulimit -n)");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+// The exit code that a shell would report: 128 + n when signal n killed the process. `status`: from waitpid.
+int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+// Adds the last lines of the output, unless the process has already printed the reason.
+std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines) {
+  auto text = fmt::format("rank {} (process {}) {}", rank, process, describe_end(status));
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) text += "; unless someone killed it, the system was out of memory (see dmesg)";
+  // A process with wrong input or a lost peer has already printed the reason.
+  const auto code = static_cast<ExitCode>(exit_code_of(status));
+  if (last_lines.empty() || code == ExitCode::kUsage || code == ExitCode::kData || code == ExitCode::kPeer) return text;
+  text += "; its last lines:";
+  for (const auto& line : last_lines) text += "\n  " + line;
+  return text;
+}
+
+// Which rank has failed according to the last of these lines that ends with kThisRankExits; empty if there is none.
+std::string reported_cause(const std::deque<std::string>& lines) {
+  constexpr std::string_view kLevel = "error: ";
+  const auto reports = [](const std::string& line) { return line.ends_with(kThisRankExits); };
+  const auto line = std::find_if(lines.rbegin(), lines.rend(), reports);
+  if (line == lines.rend()) return "";
+  const auto level = line->find(kLevel);
+  const auto begin = level == std::string::npos ? 0 : level + kLevel.size();
+  return line->substr(begin, line->size() - kThisRankExits.size() - begin);
 }
 
 class Launcher {

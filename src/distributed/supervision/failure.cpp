@@ -8,12 +8,6 @@
 #include "base/file.h"
 
 namespace trainer::supervision {
-namespace {
-
-// Added to the time of a failure that another rank caused; longer than it takes until all ranks have ended.
-constexpr std::chrono::seconds kConsequenceDelay{10};
-
-}  // namespace
 
 std::string to_string(const Failure& failure) {
   const auto who = failure.rank < 0 ? failure.process : fmt::format("rank {} ({})", failure.rank, failure.process);
@@ -42,6 +36,8 @@ std::string to_string(const Failure& failure) {
 }
 
 void write_error_file(const std::filesystem::path& file, const std::string& text, ExitCode exit_code) {
+  // Added to the time of a failure that another rank caused; longer than it takes until all ranks have ended.
+  constexpr std::chrono::seconds kConsequenceDelay{10};
   if (file.empty()) return;
   auto time = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
   if (text.empty() || exit_code == ExitCode::kPeer) time += kConsequenceDelay;

@@ -83,7 +83,7 @@ TEST(SharedMemoryGroup, WithoutSharedMemorySocketsAreUsed) {
   auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   run_ranks(2, [](ProcessGroups& groups) {
-    EXPECT_EQ(SharedMemoryGroup::make(*groups.world(), 8192, 1s), nullptr);
+    EXPECT_EQ(make_in_shared_memory<SharedMemoryGroup>(*groups.world(), 8192, 1s), nullptr);
     groups.world()->share_memory(8192);
     expect_right_results(*groups.world());
   });
@@ -95,7 +95,7 @@ TEST(SharedMemoryGroup, WithoutSharedMemorySocketsAreUsed) {
 std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<SharedMemoryGroup>)>& leave) {
   std::string message;
   run_ranks(2, [&](ProcessGroups& groups) {
-    auto exchange = SharedMemoryGroup::make(*groups.world(), 1024, timeout);
+    auto exchange = make_in_shared_memory<SharedMemoryGroup>(*groups.world(), 1024, timeout);
     const auto tensor = torch::ones({4});
     exchange->sum({&tensor, 1});
     if (groups.world()->rank() == 1) return leave(std::move(exchange));

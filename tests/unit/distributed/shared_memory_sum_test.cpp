@@ -21,7 +21,7 @@ TEST(SharedMemorySum, HasTheBitsOfGlooWhoeverIsLate) {
   for (const int world_size : {1, 2, 3, 4}) {
     run_ranks(world_size, [&](ProcessGroups& groups) {
       const int rank = groups.world()->rank();
-      const auto sums = SharedMemorySum::make(*groups.world(), 2 * 8 * kLargest, 1min);
+      const auto sums = make_in_shared_memory<SharedMemorySum>(*groups.world(), 2 * 8 * kLargest, 1min);
       ASSERT_NE(sums, nullptr);
       for (int64_t round = 0; round < 10; ++round) {
         // Sizes: less than the number of ranks, zero, not divisible by most numbers of ranks, and several of gloo's segments for each rank.
@@ -47,7 +47,7 @@ TEST(SharedMemorySum, HasTheBitsOfGlooWhoeverIsLate) {
 TEST(SharedMemorySum, DoesNotWaitBeforeTheEnd) {
   run_ranks(2, [](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    const auto sums = SharedMemorySum::make(*groups.world(), 1024, 1min);
+    const auto sums = make_in_shared_memory<SharedMemorySum>(*groups.world(), 1024, 1min);
     const auto tensors = std::vector{summand(rank, 20, torch::kFloat32, 0), summand(rank, 30, torch::kFloat32, 0)};
     // Rank 1 begins only after rank 0 has begun both sums.
     if (rank == 1) groups.world()->barrier();
@@ -60,7 +60,7 @@ TEST(SharedMemorySum, DoesNotWaitBeforeTheEnd) {
 
 TEST(SharedMemorySum, ARankThatLeavesIsNamed) {
   run_ranks(2, [](ProcessGroups& groups) {
-    const auto sums = SharedMemorySum::make(*groups.world(), 1024, 1min);
+    const auto sums = make_in_shared_memory<SharedMemorySum>(*groups.world(), 1024, 1min);
     if (groups.world()->rank() == 1) return;
     const auto tensor = torch::ones({4});
     sums->begin(tensor);
