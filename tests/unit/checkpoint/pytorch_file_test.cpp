@@ -23,7 +23,7 @@ TEST(TorchZip, ReadsFiles) {
   const testing::TemporaryFolder folder;
   const auto tree = testing::make_tree();
   write_file_atomically(folder.path() / "a.pt", write(tree));
-  EXPECT_EQ(describe(load(folder.path() / "a.pt")), describe(tree));
+  EXPECT_EQ(describe(checkpoint::load(folder.path() / "a.pt")), describe(tree));
 }
 
 TEST(TorchZip, IsTheSameForAnEqualTree) {

@@ -30,7 +30,7 @@ TEST(Saver, WritesWhatTheTreeHeldAndReportsEachSaveOnce) {
   EXPECT_EQ(saved->error, "");
   EXPECT_EQ(saved->step, 5);
   EXPECT_EQ(saved->num_bytes, std::filesystem::file_size(saved->file));
-  EXPECT_EQ(testing::describe(load(saved->file)), expected);
+  EXPECT_EQ(testing::describe(checkpoint::load(saved->file)), expected);
   EXPECT_FALSE(saver.poll());
   EXPECT_FALSE(saver.finish());
 }
@@ -56,7 +56,7 @@ TEST(Saver, EndsWithACompleteFile) {
   const testing::TemporaryFolder folder;
   const auto tree = tree_of(torch::ones({1 << 20}));
   Saver(Store(folder.path(), /*keep_last=*/3), /*pin_memory=*/false).save(tree, 7, /*is_best=*/false);
-  EXPECT_EQ(testing::describe(load(folder.path() / "step_00000007.pt")), testing::describe(tree));
+  EXPECT_EQ(testing::describe(checkpoint::load(folder.path() / "step_00000007.pt")), testing::describe(tree));
 }
 
 }  // namespace
