@@ -7,6 +7,9 @@
 
 namespace data = trainer::data;
 namespace models = trainer::models;
+namespace nn = trainer::nn;
+namespace optim = trainer::optim;
+namespace task = trainer::task;
 
 constexpr int kSide = 24, kClasses = 4;
 
@@ -47,13 +50,13 @@ int main(int argc, char** argv) try {
   const auto run = trainer::distributed::init_process_group();
   trainer::TrainerParts parts{
       .model = [](const auto&) { return std::make_shared<Net>(); },
-      .task = trainer::make(trainer::task::task_registry(), "classification", trainer::make(trainer::nn::loss_registry(), "cross_entropy")),
-      .optimizer = [](auto groups) { return trainer::make(trainer::optim::optimizer_registry(), "{name: adamw, lr: 0.01}", groups); },
+      .task = trainer::make(task::task_registry(), "classification", trainer::make(nn::loss_registry(), nn::CrossEntropyOptions())),
+      .optimizer = [](auto groups) { return trainer::make(optim::optimizer_registry(), optim::AdamWOptions{.lr = 0.01}, groups); },
       .train = std::make_shared<Stripes>(1000),
       .validation = std::make_shared<Stripes>(200),
-      .train_transforms =
-          trainer::read_components(data::transform_registry(), "[random_crop: {size: 24, padding: 2}, random_vertical_flip]"),
-      .lr_schedule = trainer::read_component(trainer::optim::lr_scheduler_registry(), "cosine")};
+      .train_transforms = {data::transform_registry().configure(data::RandomCropOptions{.size = kSide, .padding = 2}),
+                           data::transform_registry().configure(data::RandomVerticalFlipOptions())},
+      .lr_schedule = optim::lr_scheduler_registry().configure(optim::CosineOptions())};
   trainer::Trainer training(*run, std::move(parts),
                             {.plan = {.global_batch_size = 32, .epochs = argc > 2 ? std::stoll(argv[2]) : 3}, .run_directory = argv[1]});
   const auto end = training.run();

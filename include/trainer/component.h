@@ -56,6 +56,16 @@ class RegistryBase {
   const Component* find(const std::string& name) const;
   // The component of this name with its default options. Throws std::logic_error for an unknown name.
   ComponentConfig configure(const std::string& name) const;
+  // The component whose options are O (trainer/components.h), with these values. Throws UsageError for values that are out of range or
+  // contradict each other.
+  template <class O>
+  requires requires { O::kName; }
+  ComponentConfig configure(const O& options) const {
+    auto config = configure(std::string(O::kName));
+    dynamic_cast<O&>(*config.options) = options;
+    check_values(config);
+    return config;
+  }
 
  protected:
   // Throws std::logic_error if the name is already registered.
@@ -71,6 +81,7 @@ class RegistryBase {
   }
 
  private:
+  static void check_values(const ComponentConfig& config);
   [[noreturn]] static void throw_wrong_options(const std::string& name);
 
   std::string product_;

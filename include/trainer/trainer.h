@@ -5,8 +5,8 @@
 //   const auto run = distributed::init_process_group();
 //   Trainer training(*run,
 //                    {.model = [](const auto& context) { return std::make_shared<Net>(context); },
-//                     .task = make(task::task_registry(), "classification", make(nn::loss_registry(), "cross_entropy")),
-//                     .optimizer = [](auto groups) { return make(optim::optimizer_registry(), "{name: sgd, lr: 0.1}", groups); },
+//                     .task = make(task::task_registry(), "classification", make(nn::loss_registry(), nn::CrossEntropyOptions())),
+//                     .optimizer = [](auto groups) { return make(optim::optimizer_registry(), optim::SgdOptions{.lr = 0.1}, groups); },
 //                     .train = std::make_shared<Images>()},
 //                    {.plan = {.batch_size = 64, .epochs = 10}});
 //   training.run();
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "trainer/component.h"
+#include "trainer/components.h"
 #include "trainer/dataset.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
@@ -46,6 +47,13 @@ std::vector<ComponentConfig> read_components(const RegistryBase& registry, const
 template <class Product, class... Args>
 Product make(const Registry<Product, Args...>& registry, const std::string& yaml, std::type_identity_t<Args>... args) {
   return registry.make(read_component(registry, yaml), std::forward<Args>(args)...);
+}
+
+// The same with options of trainer/components.h: make(optim::optimizer_registry(), optim::SgdOptions{.lr = 0.1}, groups).
+template <class Product, class... Args, class O>
+requires requires { O::kName; }
+Product make(const Registry<Product, Args...>& registry, const O& options, std::type_identity_t<Args>... args) {
+  return registry.make(registry.configure(options), std::forward<Args>(args)...);
 }
 
 // The components of a Trainer.

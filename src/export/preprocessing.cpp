@@ -24,11 +24,11 @@ Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms,
       result.std.assign(normalize->std.begin(), normalize->std.end());
     } else if (const auto* resize = dynamic_cast<const data::Resize*>(image)) {
       using Fit = ResizeStep::Fit;
-      const auto& size = resize->size();
-      const auto& longest = resize->longest();
+      const auto& size = resize->size;
+      const auto& longest = resize->longest;
       result.steps.emplace_back(
-          longest ? ResizeStep{Fit::kLonger, *longest, *longest, resize->interpolation()}
-                  : ResizeStep{size.is_one_number() ? Fit::kShorter : Fit::kExact, size.height(), size.width(), resize->interpolation()});
+          longest ? ResizeStep{Fit::kLonger, *longest, *longest, resize->interpolation}
+                  : ResizeStep{size.is_one_number() ? Fit::kShorter : Fit::kExact, size.height(), size.width(), resize->interpolation});
     } else if (const auto* letterbox = dynamic_cast<const data::Letterbox*>(image)) {
       const auto& size = letterbox->size();
       result.steps.emplace_back(ResizeStep{ResizeStep::Fit::kInside, size.height(), size.width(), letterbox->interpolation()});
@@ -37,7 +37,7 @@ Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms,
       const auto [left, top, right, bottom] = pad->margins();
       result.steps.emplace_back(PadStep{PadStep::Margins{left, top, right, bottom}, pad->fill()});
     } else if (const auto* crop = dynamic_cast<const data::CenterCrop*>(image)) {
-      const auto& size = crop->size();
+      const auto& size = crop->size;
       result.steps.emplace_back(CropStep{size.height(), size.width(), size.height() > least.height || size.width() > least.width});
     } else {
       throw UsageError(fmt::format(

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/components.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
 #include "trainer/torch.h"
@@ -14,49 +15,41 @@
 namespace trainer::nn {
 namespace {
 
+void describe_smoothing(KeyTable& keys, double& label_smoothing) {
+  keys.add("label_smoothing", label_smoothing,
+           {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Fraction of the target that is distributed evenly over all classes."});
+}
+
+}  // namespace
+
+void CrossEntropyOptions::describe(KeyTable& keys) {
+  describe_smoothing(keys, label_smoothing);
+  keys.add(
+      "class_weights", class_weights,
+      {.min = 0.0,
+       .min_excluded = true,
+       .doc = "Weight of the samples of each class, in the order of the classes, like the weight of "
+              "torch.nn.CrossEntropyLoss; []: equal weights; auto: the number of training samples divided by the number of samples of "
+              "the class and by the number of classes (scikit-learn's `balanced`). A step divides the sum of the losses of all ranks by "
+              "the sum of the samples' weights; with dataset.batch_transforms, by the number of samples."});
+}
+
+void BinaryCrossEntropyOptions::describe(KeyTable& keys) {
+  describe_smoothing(keys, label_smoothing);
+  keys.add("pos_weight", pos_weight,
+           {.min = 0.0,
+            .min_excluded = true,
+            .doc = "For each class, the weight of its samples, relative to 1 for the other samples, like the pos_weight of "
+                   "torch.nn.BCEWithLogitsLoss; []: 1; auto: the number of training samples that do not belong to the class divided by "
+                   "the number of those that do."});
+}
+
+namespace {
+
 // Softmax and sums over classes are too inaccurate in half precision; autocast also computes them in float32.
 torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
-
-struct SmoothedOptions {
-  double label_smoothing = 0.0;
-
-  void describe(KeyTable& keys) {
-    keys.add("label_smoothing", label_smoothing,
-             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Fraction of the target that is distributed evenly over all classes."});
-  }
-};
-
-struct CrossEntropyOptions : SmoothedOptions {
-  Auto<std::vector<double>> class_weights = {std::vector<double>()};
-
-  void describe(KeyTable& keys) {
-    SmoothedOptions::describe(keys);
-    keys.add(
-        "class_weights", class_weights,
-        {.min = 0.0,
-         .min_excluded = true,
-         .doc = "Weight of the samples of each class, in the order of the classes, like the weight of "
-                "torch.nn.CrossEntropyLoss; []: equal weights; auto: the number of training samples divided by the number of samples of "
-                "the class and by the number of classes (scikit-learn's `balanced`). A step divides the sum of the losses of all ranks by "
-                "the sum of the samples' weights; with dataset.batch_transforms, by the number of samples."});
-  }
-};
-
-struct BinaryCrossEntropyOptions : SmoothedOptions {
-  Auto<std::vector<double>> pos_weight = {std::vector<double>()};
-
-  void describe(KeyTable& keys) {
-    SmoothedOptions::describe(keys);
-    keys.add("pos_weight", pos_weight,
-             {.min = 0.0,
-              .min_excluded = true,
-              .doc = "For each class, the weight of its samples, relative to 1 for the other samples, like the pos_weight of "
-                     "torch.nn.BCEWithLogitsLoss; []: 1; auto: the number of training samples that do not belong to the class divided by "
-                     "the number of those that do."});
-  }
-};
 
 // The weights of the classes, on the device and in the type of the outputs.
 class ClassWeights {

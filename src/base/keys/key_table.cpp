@@ -359,6 +359,21 @@ size_t RegistryBase::index_of(const std::string& name) const {
   return static_cast<size_t>(component - components_.data());
 }
 
+void RegistryBase::check_values(const ComponentConfig& config) {
+  const SectionKeys table(*config.options);
+  for (const auto& key : table.keys) {
+    if (!key.read || !key.write) continue;
+    const auto value = key.write();
+    if (const auto expected = key.read(value)) {
+      throw UsageError(fmt::format("{}.{}: expected {}, not {}", config.name, key.name, *expected, value.text));
+    }
+  }
+  for (const auto& check : table.checks) {
+    if (check.is_warning) continue;
+    if (const auto problem = check.find(); !problem.empty()) throw UsageError(fmt::format("{}.{}: {}", config.name, check.key, problem));
+  }
+}
+
 void RegistryBase::throw_wrong_options(const std::string& name) {
   throw std::logic_error(fmt::format("the options given for \"{}\" belong to another component", name));
 }

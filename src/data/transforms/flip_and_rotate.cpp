@@ -6,12 +6,12 @@
 namespace trainer::data {
 namespace {
 
-class RandomHorizontalFlip : public ImageTransform {
+class RandomHorizontalFlip : public ImageTransform, public RandomHorizontalFlipOptions {
  public:
   void describe(KeyTable& keys) {
-    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
+    keys.add("p", p, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
     keys.add(
-        "alternate", alternate_,
+        "alternate", alternate,
         {.doc = "Mirror each image in every second epoch: of two successive epochs, one uses the original image and the other one uses the "
                 "mirrored image. p is the probability that the first epoch uses the mirrored image."});
   }
@@ -19,27 +19,20 @@ class RandomHorizontalFlip : public ImageTransform {
   bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
-    const bool mirrors = alternate_ ? random.of_all_epochs().next_bool(p_) != (random.epoch() % 2 == 1) : random.next_bool(p_);
+    const bool mirrors = alternate ? random.of_all_epochs().next_bool(p) != (random.epoch() % 2 == 1) : random.next_bool(p);
     if (mirrors) picture.mirror();
   }
-
- private:
-  double p_ = 0.5;
-  bool alternate_ = false;
 };
 
-class RandomVerticalFlip : public ImageTransform {
+class RandomVerticalFlip : public ImageTransform, public RandomVerticalFlipOptions {
  public:
-  void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."}); }
+  void describe(KeyTable& keys) { keys.add("p", p, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."}); }
 
   bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
-    if (random.next_bool(p_)) picture.flip();
+    if (random.next_bool(p)) picture.flip();
   }
-
- private:
-  double p_ = 0.5;
 };
 
 class RandomRotation : public ImageTransform {

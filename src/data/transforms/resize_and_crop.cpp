@@ -32,42 +32,42 @@ void describe_fill(KeyTable& keys, int64_t& fill) {
 }  // namespace
 
 void Resize::describe(KeyTable& keys) {
-  size_.describe(keys, "One number: the new length of the shorter edge, keeping the proportions; or [height, width].",
-                 /*is_required=*/false);
-  keys.add("longest", longest_,
+  describe_size(keys, size, "One number: the new length of the shorter edge, keeping the proportions; or [height, width].",
+                /*is_required=*/false);
+  keys.add("longest", longest,
            {.min = 1,
             .max = kMaxPixels,
             .unit = "pixels",
             .doc = "Instead of size: the new length of the longer edge, keeping the proportions."});
-  keys.refuse("size", [this] { return !size_.is_given() && !longest_ ? "missing; give this or longest" : ""; });
-  keys.refuse("longest", [this] { return size_.is_given() && longest_ ? "given together with size; keep one of them" : ""; });
-  describe_interpolation(keys, interpolation_);
+  keys.refuse("size", [this] { return !size.is_given() && !longest ? "missing; give this or longest" : ""; });
+  keys.refuse("longest", [this] { return size.is_given() && longest ? "given together with size; keep one of them" : ""; });
+  describe_interpolation(keys, interpolation);
 }
 
 Frame Resize::plan(Frame frame) const {
-  if (longest_) {
+  if (longest) {
     const int longer = std::max(frame.height, frame.width);
-    const auto size_of_edge = [&](int edge) { return std::max(static_cast<int>(static_cast<double>(*longest_) * edge / longer), 1); };
+    const auto size_of_edge = [&](int edge) { return std::max(static_cast<int>(static_cast<double>(*longest) * edge / longer), 1); };
     if (!frame.is_exact) return {1, 1, false};
     return {size_of_edge(frame.height), size_of_edge(frame.width)};
   }
-  if (!size_.is_one_number()) return {size_.height(), size_.width()};
-  if (!frame.is_exact) return {size_.height(), size_.height(), false};
+  if (!size.is_one_number()) return {size.height(), size.width()};
+  if (!frame.is_exact) return {size.height(), size.height(), false};
   return {size_of(frame.height, frame), size_of(frame.width, frame)};
 }
 
 void Resize::apply(Picture& picture, SampleRandom&) const {
   const auto after = plan({picture.height(), picture.width()});
-  picture.resize(after.height, after.width, interpolation_);
+  picture.resize(after.height, after.width, interpolation);
 }
 
 int Resize::size_of(int edge, const Frame& frame) const {
   const int shorter = std::min(frame.height, frame.width);
-  return static_cast<int>(static_cast<double>(size_.height()) * edge / shorter);
+  return static_cast<int>(static_cast<double>(size.height()) * edge / shorter);
 }
 
 void Letterbox::describe(KeyTable& keys) {
-  size_.describe(keys, "Size of the result: one number for both height and width, or [height, width].");
+  describe_size(keys, size_, "Size of the result: one number for both height and width, or [height, width].");
   describe_fill(keys, fill_);
   describe_interpolation(keys, interpolation_);
 }
@@ -130,100 +130,91 @@ void Pad::apply(Picture& picture, SampleRandom&) const {
 }
 
 void CenterCrop::describe(KeyTable& keys) {
-  size_.describe(keys, "One number for both height and width, or [height, width]. If the image is smaller, black is added.");
+  describe_size(keys, size, "One number for both height and width, or [height, width]. If the image is smaller, black is added.");
 }
 
 void CenterCrop::apply(Picture& picture, SampleRandom&) const {
-  picture.crop(begin_of_middle(picture.height(), size_.height()), begin_of_middle(picture.width(), size_.width()), size_.height(),
-               size_.width());
+  picture.crop(begin_of_middle(picture.height(), size.height()), begin_of_middle(picture.width(), size.width()), size.height(),
+               size.width());
 }
 
 namespace {
 
-class RandomCrop : public ImageTransform {
+class RandomCrop : public ImageTransform, public RandomCropOptions {
  public:
   void describe(KeyTable& keys) {
-    size_.describe(keys, "Size of the crop: one number for both height and width, or [height, width].");
-    keys.add("padding", padding_,
+    describe_size(keys, size, "Size of the crop: one number for both height and width, or [height, width].");
+    keys.add("padding", padding,
              {.min = 0, .max = kMaxPixels, .unit = "pixels", .doc = "Number of pixels added on each side before cropping."});
-    keys.add_choice("padding_mode", padding_mode_, {{"zero", Padding::kZero}, {"reflect", Padding::kReflect}},
+    keys.add_choice("padding_mode", padding_mode, {{"zero", Padding::kZero}, {"reflect", Padding::kReflect}},
                     {.doc = "Content of the added pixels: black, or the image mirrored at its edge (the edge is not repeated)."});
   }
 
   Frame plan(Frame frame) const override {
-    if (padding_mode_ == Padding::kReflect && padding_ >= std::min(frame.height, frame.width)) {
+    if (padding_mode == Padding::kReflect && padding >= std::min(frame.height, frame.width)) {
       throw UsageError(fmt::format(
           "transform random_crop: padding {} with padding_mode reflect must be smaller than the image, which has {}; choose less "
           "padding, or add resize before it",
-          padding_, to_string(frame)));
+          padding, to_string(frame)));
     }
-    if (size_.height() > frame.height + 2 * padding_ || size_.width() > frame.width + 2 * padding_) {
+    if (size.height() > frame.height + 2 * padding || size.width() > frame.width + 2 * padding) {
       if (!frame.is_exact) {
-        throw UsageError(fmt::format(
-            "transform random_crop: the images have different sizes, and some may be smaller than {}; add resize before it", size_.text()));
+        throw UsageError(
+            fmt::format("transform random_crop: the images have different sizes, and some may be smaller than {}; add resize before it",
+                        to_string(size)));
       }
       throw UsageError(
           fmt::format("transform random_crop: size {} does not fit into the image of {} with padding {}; choose a smaller size or more "
                       "padding",
-                      size_.text(), to_string(frame), padding_));
+                      to_string(size), to_string(frame), padding));
     }
-    return {size_.height(), size_.width()};
+    return {size.height(), size.width()};
   }
 
   bool fits_all_depths() const override { return true; }
 
   std::string warning(const Frame& frame) const override {
-    if (padding_ < std::min(frame.height, frame.width)) return "";
+    if (padding < std::min(frame.height, frame.width)) return "";
     return fmt::format(
         "padding {} is not smaller than the image, which has {}, so a crop may contain little or nothing of the image; choose less padding",
-        padding_, to_string(frame));
+        padding, to_string(frame));
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {
-    const int top = draw_offset(picture.height(), size_.height(), random);
-    const int left = draw_offset(picture.width(), size_.width(), random);
-    picture.crop(top, left, size_.height(), size_.width(), padding_mode_);
+    const int top = draw_offset(picture.height(), size.height(), random);
+    const int left = draw_offset(picture.width(), size.width(), random);
+    picture.crop(top, left, size.height(), size.width(), padding_mode);
   }
 
  private:
   // The start of the crop, relative to the start of an unpadded image with the given extent.
-  int draw_offset(int extent, int size, CounterRandom& random) const {
-    const int64_t num_places = extent + 2 * padding_ - size + 1;
-    return static_cast<int>(random.next_below(static_cast<uint32_t>(num_places)) - padding_);
+  int draw_offset(int extent, int length, CounterRandom& random) const {
+    const int64_t num_places = extent + 2 * padding - length + 1;
+    return static_cast<int>(random.next_below(static_cast<uint32_t>(num_places)) - padding);
   }
-
-  SizeKey size_;
-  int64_t padding_ = 0;
-  Padding padding_mode_ = Padding::kZero;
 };
 
-class RandomResizedCrop : public ImageTransform {
+class RandomResizedCrop : public ImageTransform, public RandomResizedCropOptions {
  public:
   void describe(KeyTable& keys) {
-    size_.describe(keys, "Size of the result: one number for both height and width, or [height, width].");
-    keys.add("scale", scale_,
+    describe_size(keys, size, "Size of the result: one number for both height and width, or [height, width].");
+    keys.add("scale", scale,
              {.min = 0, .max = 1, .min_excluded = true, .doc = "Minimum and maximum size of the crop, as a fraction of the image's area."});
-    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of width to height of the crop."});
-    require_range(keys, "scale", scale_);
-    require_range(keys, "ratio", ratio_);
-    describe_interpolation(keys, interpolation_);
+    keys.add("ratio", ratio, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of width to height of the crop."});
+    require_range(keys, "scale", scale);
+    require_range(keys, "ratio", ratio);
+    describe_interpolation(keys, interpolation);
   }
 
-  Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+  Frame plan(Frame) const override { return {size.height(), size.width()}; }
   bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
     const auto box =
-        draw_resized_crop_box(picture.height(), picture.width(), {scale_.front(), scale_.back()}, {ratio_.front(), ratio_.back()}, random);
+        draw_resized_crop_box(picture.height(), picture.width(), {scale.front(), scale.back()}, {ratio.front(), ratio.back()}, random);
     picture.crop(box.top, box.left, box.height, box.width);
-    picture.resize(size_.height(), size_.width(), interpolation_);
+    picture.resize(size.height(), size.width(), interpolation);
   }
-
- private:
-  SizeKey size_;
-  std::vector<double> scale_ = {0.08, 1.0};
-  std::vector<double> ratio_ = {3.0 / 4, 4.0 / 3};
-  Interpolation interpolation_ = Interpolation::kBilinear;
 };
 
 }  // namespace

@@ -10,25 +10,16 @@
 namespace trainer::data {
 
 // Computes sizes like torchvision.transforms.v2.Resize (torchvision/transforms/functional.py).
-class Resize : public ImageTransform {
+class Resize : public ImageTransform, public ResizeOptions {
  public:
   void describe(KeyTable& keys);
   Frame plan(Frame frame) const override;
   bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
-  // If size() is one number, it is the length of the shorter edge. If size() is not set, longest() is the length of the longer edge.
-  const SizeKey& size() const { return size_; }
-  const std::optional<int64_t>& longest() const { return longest_; }
-  Interpolation interpolation() const { return interpolation_; }
-
  private:
   // The new length of an edge with length `edge`.
   int size_of(int edge, const Frame& frame) const;
-
-  SizeKey size_;
-  std::optional<int64_t> longest_;
-  Interpolation interpolation_ = Interpolation::kBilinear;
 };
 
 // Fits the whole image into a frame of a given size, like Pillow's ImageOps.pad.
@@ -39,12 +30,12 @@ class Letterbox : public ImageTransform {
   bool fits_all_depths() const override { return fill_ == 0; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
-  const SizeKey& size() const { return size_; }
+  const Size& size() const { return size_; }
   int64_t fill() const { return fill_; }
   Interpolation interpolation() const { return interpolation_; }
 
  private:
-  SizeKey size_;
+  Size size_;
   int64_t fill_ = 0;
   Interpolation interpolation_ = Interpolation::kBilinear;
 };
@@ -74,17 +65,12 @@ class Pad : public ImageTransform {
 };
 
 // Computes positions like torchvision.transforms.CenterCrop (torchvision/transforms/functional.py).
-class CenterCrop : public ImageTransform {
+class CenterCrop : public ImageTransform, public CenterCropOptions {
  public:
   void describe(KeyTable& keys);
-  Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+  Frame plan(Frame) const override { return {size.height(), size.width()}; }
   bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
-
-  const SizeKey& size() const { return size_; }
-
- private:
-  SizeKey size_;
 };
 
 }  // namespace trainer::data

@@ -10,15 +10,18 @@
 
 namespace trainer::data {
 
-void SizeKey::describe(KeyTable& keys, const std::string& doc, bool is_required) {
-  keys.add("size", values_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = is_required, .may_be_one = true});
-  keys.refuse("size", [this, is_required]() -> std::string {
-    if (values_.size() == 1 || values_.size() == 2 || (!is_required && values_.empty())) return "";
-    return fmt::format("has {}; set one number, or [height, width]", counted(values_.size(), "number"));
+void describe_size(KeyTable& keys, Size& size, const std::string& doc, bool is_required) {
+  auto& values = size.values;
+  keys.add("size", values, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = is_required, .may_be_one = true});
+  keys.refuse("size", [&values, is_required]() -> std::string {
+    if (values.size() == 1 || values.size() == 2 || (!is_required && values.empty())) return "";
+    return fmt::format("has {}; set one number, or [height, width]", counted(values.size(), "number"));
   });
 }
 
-std::string SizeKey::text() const { return is_one_number() ? fmt::format("{}", height()) : fmt::format("{} x {}", height(), width()); }
+std::string to_string(const Size& size) {
+  return size.is_one_number() ? fmt::format("{}", size.height()) : fmt::format("{} x {}", size.height(), size.width());
+}
 
 bool is_random(const ComponentConfig& component) {
   const auto transform = transform_registry().make(component);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/picture.h"
+#include "trainer/components.h"
 #include "trainer/dataset.h"
 #include "trainer/keys.h"
 
@@ -21,21 +22,9 @@ void add_transform(TransformRegistry& registry, std::string name, std::string do
   registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return Transform(std::make_shared<const T>(transform)); });
 }
 
-// The key `size` of a transform: one number, or [height, width].
-class SizeKey {
- public:
-  // This object must outlive `keys`.
-  void describe(KeyTable& keys, const std::string& doc, bool is_required = true);
-
-  bool is_given() const { return !values_.empty(); }
-  bool is_one_number() const { return values_.size() == 1; }
-  int height() const { return static_cast<int>(values_.front()); }
-  int width() const { return static_cast<int>(values_.back()); }
-  std::string text() const;  // "224", or "224 x 160"
-
- private:
-  std::vector<int64_t> values_;
-};
+// Adds the key `size` of a transform: one number, or [height, width]. `size` must outlive `keys`.
+void describe_size(KeyTable& keys, Size& size, const std::string& doc, bool is_required = true);
+std::string to_string(const Size& size);  // "224", or "224 x 160"
 
 // Whether the transform can produce different results for the same image.
 bool is_random(const ComponentConfig& component);

@@ -3,40 +3,36 @@
 
 #include "base/text.h"
 #include "train/optim/optimizer.h"
+#include "trainer/components.h"
 #include "trainer/torch.h"
 
 namespace trainer::optim {
 namespace {
 
-struct AdamOptions {
-  explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
+void describe_adam(KeyTable& keys, double& lr, std::vector<double>& betas, double& eps) {
+  keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
+  keys.add("betas", betas,
+           {.min = 0, .max = 1, .max_excluded = true, .doc = "Two decay factors, of the running means of the gradient and of its square."});
+  keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
+  keys.refuse("betas", [&betas]() -> std::string {
+    return betas.size() == 2 ? "" : fmt::format("[{}] has {}; give two", fmt::join(betas, ", "), counted(betas.size(), "number"));
+  });
+}
 
-  bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): the decay is added to its gradient
-  double lr = 0.001;
-  std::vector<double> betas{0.9, 0.999};
-  double eps = 1e-8;
-  double weight_decay;
+}  // namespace
 
-  void describe(KeyTable& keys) {
-    keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
-    keys.add(
-        "betas", betas,
-        {.min = 0, .max = 1, .max_excluded = true, .doc = "Two decay factors, of the running means of the gradient and of its square."});
-    keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
-    keys.add(
-        "weight_decay", weight_decay,
-        {.min = 0,
-         .doc = decoupled_weight_decay ? "Decoupled weight decay: lr times this fraction of the parameter is subtracted in each update."
-                                       : "L2 penalty: this fraction of the parameter is added to its gradient."});
-    keys.refuse("betas", [this]() -> std::string {
-      return betas.size() == 2 ? "" : fmt::format("[{}] has {}; give two", fmt::join(betas, ", "), counted(betas.size(), "number"));
-    });
-  }
-};
+void AdamOptions::describe(KeyTable& keys) {
+  describe_adam(keys, lr, betas, eps);
+  keys.add("weight_decay", weight_decay, {.min = 0, .doc = "L2 penalty: this fraction of the parameter is added to its gradient."});
+}
 
-struct AdamWOptions : AdamOptions {
-  AdamWOptions() : AdamOptions(true) {}
-};
+void AdamWOptions::describe(KeyTable& keys) {
+  describe_adam(keys, lr, betas, eps);
+  keys.add("weight_decay", weight_decay,
+           {.min = 0, .doc = "Decoupled weight decay: lr times this fraction of the parameter is subtracted in each update."});
+}
+
+namespace {
 
 // The state of one parameter; undefined before its first gradient.
 struct AdamState {
@@ -52,7 +48,8 @@ AdamState first_state(const torch::Tensor& param) {
 // Adam and AdamW.
 class Adam final : public Optimizer {
  public:
-  Adam(const AdamOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
+  Adam(const AdamOptions& options, bool decoupled, std::vector<ParamGroup> groups)
+      : Optimizer(std::move(groups)), options_(options), decoupled_(decoupled) {
     for (const auto& group : groups_) states_.emplace_back(group.params.size());
   }
 
@@ -81,7 +78,7 @@ class Adam final : public Optimizer {
                options_.betas[0], options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false,
                /*maximize=*/false, /*grad_scale=*/std::optional<torch::Tensor>(), found_inf);
       };
-      options_.decoupled_weight_decay ? call(adamw) : call(adam);
+      decoupled_ ? call(adamw) : call(adam);
     });
     // Undo the count of a step that the kernel skipped.
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
@@ -116,21 +113,24 @@ class Adam final : public Optimizer {
     options.add("capturable", false);
     options.add("differentiable", false);
     options.add("fused", state::Tree());
-    options.add("decoupled_weight_decay", options_.decoupled_weight_decay);
+    options.add("decoupled_weight_decay", decoupled_);
   }
 
   AdamOptions options_;
+  bool decoupled_;  // true (AdamW): weight decay shrinks the parameter; false (Adam): it is added to its gradient
   std::vector<std::vector<AdamState>> states_;  // indexed like groups_
 };
 
 }  // namespace
 
 void add_adam(OptimizerRegistry& registry) {
-  const auto make = [](const AdamOptions& options, std::vector<ParamGroup> groups) {
-    return std::make_unique<Adam>(options, std::move(groups));
-  };
-  registry.add<AdamOptions>("adam", "Adam (Kingma and Ba 2014); weight decay is added to the gradient.", make);
-  registry.add<AdamWOptions>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).", make);
+  registry.add<AdamOptions>("adam", "Adam (Kingma and Ba 2014); weight decay is added to the gradient.",
+                            [](const auto& options, auto groups) { return std::make_unique<Adam>(options, false, std::move(groups)); });
+  registry.add<AdamWOptions>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).",
+                             [](const auto& options, auto groups) {
+                               const auto& [lr, betas, eps, weight_decay] = options;
+                               return std::make_unique<Adam>(AdamOptions{lr, betas, eps, weight_decay}, true, std::move(groups));
+                             });
 }
 
 }  // namespace trainer::optim

@@ -12,9 +12,44 @@
 
 #include "base/metric_order.h"
 #include "base/text.h"
+#include "trainer/components.h"
 #include "trainer/error.h"
 
 namespace trainer::optim {
+
+void StepOptions::describe(KeyTable& keys) {
+  keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
+  keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "Factor by which each drop multiplies the learning rate."});
+}
+
+void MultistepOptions::describe(KeyTable& keys) {
+  keys.add("milestones", milestones,
+           {.min = 0,
+            .min_excluded = true,
+            .unit = "epochs",
+            .doc = "The epochs of the drops, in increasing order; fractions are allowed.",
+            .required = true});
+  keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "Factor by which each drop multiplies the learning rate."});
+  keys.refuse("milestones", [this]() -> std::string {
+    const bool increases = std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) == milestones.end();
+    return increases ? "" : fmt::format("[{}] is not strictly increasing; sort it and give each epoch once", fmt::join(milestones, ", "));
+  });
+}
+
+void CosineOptions::describe(KeyTable& keys) {
+  keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
+}
+
+void OneCycleOptions::describe(KeyTable& keys) {
+  keys.add(
+      "pct_start", pct_start,
+      {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the steps in which the learning rate rises to the optimizer's lr."});
+  keys.add("div_factor", div_factor,
+           {.min = 0, .min_excluded = true, .doc = "The learning rate starts at the optimizer's lr divided by this."});
+  keys.add("final_div_factor", final_div_factor,
+           {.min = 0, .min_excluded = true, .doc = "The learning rate ends at its starting value divided by this."});
+}
+
 namespace {
 
 // A training step after the warm-up.
@@ -48,36 +83,13 @@ struct ConstantSchedule : Schedule {
   double factor(const SchedulePoint& /*point*/) const override { return 1; }
 };
 
-struct StepSchedule : Schedule {
-  int64_t step_epochs = 1;
-  double gamma = 0.1;
-
-  void describe(KeyTable& keys) {
-    keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
-    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "Factor by which each drop multiplies the learning rate."});
-  }
+struct StepSchedule : Schedule, StepOptions {
   double factor(const SchedulePoint& point) const override {
     return std::pow(gamma, std::floor(point.epoch / static_cast<double>(step_epochs)));
   }
 };
 
-struct MultistepSchedule : Schedule {
-  std::vector<double> milestones;
-  double gamma = 0.1;
-
-  void describe(KeyTable& keys) {
-    keys.add("milestones", milestones,
-             {.min = 0,
-              .min_excluded = true,
-              .unit = "epochs",
-              .doc = "The epochs of the drops, in increasing order; fractions are allowed.",
-              .required = true});
-    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "Factor by which each drop multiplies the learning rate."});
-    keys.refuse("milestones", [this]() -> std::string {
-      const bool increases = std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) == milestones.end();
-      return increases ? "" : fmt::format("[{}] is not strictly increasing; sort it and give each epoch once", fmt::join(milestones, ", "));
-    });
-  }
+struct MultistepSchedule : Schedule, MultistepOptions {
   double last_drop() const override { return milestones.empty() ? 0 : milestones.back(); }
   double factor(const SchedulePoint& point) const override {
     const auto drops = std::upper_bound(milestones.begin(), milestones.end(), point.epoch) - milestones.begin();
@@ -85,12 +97,7 @@ struct MultistepSchedule : Schedule {
   }
 };
 
-struct CosineSchedule : Schedule {
-  double final_factor = 0;
-
-  void describe(KeyTable& keys) {
-    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
-  }
+struct CosineSchedule : Schedule, CosineOptions {
   double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
 };
 
@@ -116,20 +123,7 @@ struct PolynomialSchedule : Schedule {
   double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
 };
 
-struct OneCycleSchedule : Schedule {
-  double pct_start = 0.3;
-  double div_factor = 25;
-  double final_div_factor = 1e4;
-
-  void describe(KeyTable& keys) {
-    keys.add(
-        "pct_start", pct_start,
-        {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the steps in which the learning rate rises to the optimizer's lr."});
-    keys.add("div_factor", div_factor,
-             {.min = 0, .min_excluded = true, .doc = "The learning rate starts at the optimizer's lr divided by this."});
-    keys.add("final_div_factor", final_div_factor,
-             {.min = 0, .min_excluded = true, .doc = "The learning rate ends at its starting value divided by this."});
-  }
+struct OneCycleSchedule : Schedule, OneCycleOptions {
   bool has_own_warmup() const override { return true; }
   std::vector<std::pair<std::string, double>> group_factors() const override {
     return {{"initial_lr", 1 / div_factor}, {"max_lr", 1}, {"min_lr", 1 / (div_factor * final_div_factor)}};

@@ -2,18 +2,9 @@
 // The optimizer torch.optim.SGD. The optimizer of sam.cpp derives from it.
 
 #include "train/optim/optimizer.h"
+#include "trainer/components.h"
 
 namespace trainer::optim {
-
-struct SgdOptions {
-  double lr = 0.1;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-
-  void describe(KeyTable& keys);
-};
 
 // With dampening, a step in which a parameter may get its first update waits for the device, because the host reads `found_inf`.
 class Sgd : public Optimizer {

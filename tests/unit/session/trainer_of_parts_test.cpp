@@ -62,15 +62,17 @@ class Forwarding : public reporting::Sink {
 TrainerParts parts_of(testing::Recorder& events) {
   TrainerParts parts{
       .model = [](const models::BuildContext& build) { return make(models::model_registry(), "resnet20", build); },
-      .task = make(task::task_registry(), "classification", make(nn::loss_registry(), "{name: cross_entropy, label_smoothing: 0.1}")),
+      .task = make(task::task_registry(), "classification", make(nn::loss_registry(), nn::CrossEntropyOptions{.label_smoothing = 0.1})),
       .optimizer =
           [](std::vector<optim::ParamGroup> groups) {
-            return make(optim::optimizer_registry(), "{name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.001}", std::move(groups));
+            const optim::SgdOptions sgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.001};
+            return make(optim::optimizer_registry(), sgd, std::move(groups));
           },
       .train = open(data::Split::kTrain),
       .validation = open(data::Split::kValidation),
-      .train_transforms = read_components(data::transform_registry(), "[random_crop: {size: 32, padding: 4}, random_horizontal_flip]"),
-      .lr_schedule = read_component(optim::lr_scheduler_registry(), "cosine")};
+      .train_transforms = {data::transform_registry().configure(data::RandomCropOptions{.size = 32, .padding = 4}),
+                           data::transform_registry().configure("random_horizontal_flip")},
+      .lr_schedule = optim::lr_scheduler_registry().configure(optim::CosineOptions())};
   parts.sinks.push_back(std::make_unique<Forwarding>(events));
   return parts;
 }
@@ -333,6 +335,12 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   refused("the function that makes the network returned null",
           [](auto& parts, auto&) { parts.model = [](const auto&) { return std::shared_ptr<models::Model>(); }; });
   refused("batch_size: 2000 training samples are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
+  const auto value_refused = [](const auto& configure, const std::string& message) {
+    EXPECT_THAT(configure, ThrowsMessage<UsageError>(HasSubstr(message)));
+  };
+  value_refused([] { optim::optimizer_registry().configure(optim::SgdOptions{.lr = -1}); }, "sgd.lr: expected a number >= 0, not -1");
+  value_refused([] { optim::optimizer_registry().configure(optim::SgdOptions{.nesterov = true}); }, "sgd.nesterov: true needs momentum");
+  value_refused([] { data::transform_registry().configure(data::CenterCropOptions()); }, "center_crop.size: has 0 numbers");
   const auto text_refused = [](const std::string& yaml, const std::string& message) {
     EXPECT_THAT([&] { read_component(optim::lr_scheduler_registry(), yaml); }, ThrowsMessage<UsageError>(HasSubstr(message)));
   };
