@@ -112,13 +112,13 @@ class ProcessGroup {
   const std::shared_ptr<Activity>& activity() const { return activity_; }
   // Null in a group without sockets.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
+  // Turns an exception of `act` into a PeerError with the operation and the rank, unless it is about the arguments.
+  void with_peer_errors(const char* what, const std::function<void()>& act) const;
 
  private:
   friend class DistributedDataParallel;
   // Whether the group has no sockets. Throws std::logic_error after close().
   bool is_alone() const;
-  // Turns an exception of `act` into a PeerError with the operation and the rank, unless it is about the arguments.
-  void with_peer_errors(const char* what, const std::function<void()>& act) const;
   void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
