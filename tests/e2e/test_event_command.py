@@ -13,15 +13,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from program import BINARY, LINEAR, ROOT, FolderCase  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-# Writes its standard input to a file; prints a line when it starts and one when it has read everything.
+# Writes its standard input to a file; prints a line when it starts and one when it has read everything. Text and
+# newline go out in one write, also with PYTHONUNBUFFERED: another writer of the same pipe must not get between them.
 RECORD = """
 import sys
-print("recorder started", flush=True)
+sys.stdout.write("recorder started\\n")
+sys.stdout.flush()
 with open(sys.argv[1], "a") as file:
     for line in sys.stdin:
         file.write(line)
         file.flush()
-print("recorder done", file=sys.stderr)
+sys.stderr.write("recorder done\\n")
 """
 
 
