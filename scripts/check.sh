@@ -6,22 +6,21 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
   cat <<'TEXT'
-usage: scripts/check.sh [--fix] [--all] [--asan] [--tsan]
+usage: scripts/check.sh [--fix] [--all]
 Checks format, includes and scripts, builds, runs clang-tidy and then the tests. The tools come with scripts/setup.sh --dev.
   --fix    write the format instead of checking it
-  --all    clang-tidy on every source, not only on those changed since HEAD
-  --asan   afterwards also the unit tests under the address and undefined behaviour sanitizers
-  --tsan   afterwards also the unit tests under the thread sanitizer
+  --all    also what takes hours: clang-tidy on every source, not only on those changed since HEAD; a build of each source by
+           itself without the precompiled header; the unit tests under the address and undefined behaviour sanitizers; those
+           with several threads (loader, savers of checkpoints, supervision, shared memory) under the thread sanitizer; and a
+           minute of each fuzzer
 TEXT
 }
 
-fix=() all=false sanitizers=()
+fix=() all=false
 for argument in "$@"; do
   case "$argument" in
     --fix) fix=(--fix) ;;
     --all) all=true ;;
-    --asan) sanitizers+=(asan) ;;
-    --tsan) sanitizers+=(tsan) ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; echo "check: unknown argument '$argument'" >&2; exit 2 ;;
   esac
@@ -38,10 +37,11 @@ files_to_lint() (
   fi
 )
 
+lint=$root/build/lint
+
 # For a changed header, the source of the same name is linted.
 lint() {
-  local lint source
-  lint="$(build_folder)/lint"
+  local source
   # gcc's precompiled header is disabled, because clang cannot read it.
   (cd "$root" && cmake --preset dev -B "$lint" -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON && ninja -C "$lint" trainer_git_revision) >/dev/null
   files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
@@ -59,4 +59,9 @@ stage configure configure
 stage build build_targets
 stage clang-tidy lint
 stage tests run_tests
-for sanitizer in "${sanitizers[@]}"; do "$root/scripts/sanitize.sh" "$sanitizer"; done
+if $all; then
+  stage "build without unity and precompiled header" ninja -C "$lint" -j "$(num_build_jobs)"
+  "$root/scripts/sanitize.sh" asan
+  "$root/scripts/sanitize.sh" tsan data engine checkpoint distributed supervision
+  for reader in pytorch_file safetensors; do "$root/scripts/fuzz.sh" "$reader" 60; done
+fi
