@@ -154,7 +154,7 @@ class DistributionTest(LaunchCase):
                 ("{name: csv, train: train.csv, validation: validation.csv}",
                  lambda other: (other / "validation.csv").write_text(f"{rows[0]}images/dog/07.ppm,cat\n"),
                  "other validation images than rank 0: image 1 is images/dog/07.ppm of class 0 with 6076 bytes, not images/dog/07.ppm of class 1 "),
-                ("{name: lmdb, root: packed}", pack_fewer, "23 training images, but rank 0 has 24; the first difference: image 17 is 13.ppm of class 1 ")):
+                ("{name: lmdb, root: packed}", pack_fewer, "23 training images, but rank 0 has 24; the first difference: image 17 is dog/13.ppm of class 1 ")):
             with self.subTest(dataset):
                 folders = [self.with_images, self.make_other(change)]
                 zero, _ = self.run_ranks("refused", folders, f"dataset={dataset}", *CROPS, codes=[3, 3])

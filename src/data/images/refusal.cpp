@@ -36,6 +36,8 @@ constexpr std::array kFormats{
     Format{0, "P2"sv, "a PGM image of decimal numbers"},
     Format{0, "P3"sv, "a PPM image of decimal numbers"},
     Format{0, "P4"sv, "a PBM image"},
+    Format{0, "PF"sv, "a PFM image, whose values are floating-point numbers"},
+    Format{0, "Pf"sv, "a PFM image, whose values are floating-point numbers"},
     Format{0, "%PDF"sv, "a PDF document"},
 };
 
