@@ -25,9 +25,8 @@ struct LionOptions {
 
 class Lion : public optim::Optimizer {
  public:
-  Lion(const LionOptions& options, std::vector<optim::ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
-    for (const auto& group : groups_) means_.emplace_back(group.params.size());
-  }
+  Lion(const LionOptions& options, std::vector<optim::ParamGroup> groups)
+      : Optimizer(std::move(groups), /*state_names=*/{"exp_avg"}), options_(options) {}
   double base_lr() const override { return options_.lr; }
 
  private:
@@ -35,8 +34,7 @@ class Lion : public optim::Optimizer {
     for (size_t i = 0; i < gradients.params.size(); ++i) {
       const auto& param = gradients.params[i];
       const auto& grad = gradients.grads[i];
-      auto& mean = means_[group][gradients.indices[i]];
-      if (!mean.defined()) mean = torch::zeros_like(param);
+      const auto& mean = gradients.states[0][i];
       const auto direction = mean.lerp(grad, 1 - options_.betas[0]).sign();
       const auto new_param = param - lr * (direction + weight_decay_of(group, options_.weight_decay) * param);
       const auto new_mean = mean.lerp(grad, 1 - options_.betas[1]);
@@ -47,23 +45,12 @@ class Lion : public optim::Optimizer {
   }
 
   // For checkpoints.
-  state::Dict param_state(size_t group, size_t index) const override {
-    state::Dict result;
-    if (means_[group][index].defined()) result.add("exp_avg", means_[group][index]);
-    return result;
-  }
-  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
-    auto& mean = means_[group][index];
-    mean = view ? torch::empty_like(groups_[group].params[index]) : torch::Tensor();
-    if (view) view->at("exp_avg").copy_to(mean);
-  }
   void add_options(size_t group, state::Dict& options) const override {
     options.add("betas", state::List{options_.betas[0], options_.betas[1]});
     options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
   }
 
   LionOptions options_;
-  std::vector<std::vector<torch::Tensor>> means_;  // of each parameter of each group; undefined until its first gradient
 };
 
 }  // namespace

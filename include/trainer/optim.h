@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "trainer/component.h"
@@ -76,7 +76,8 @@ class Optimizer {
   void load_state(const state::View& view);
 
  protected:
-  explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
+  // `state_names`: torch.optim's names of the tensors that the optimizer keeps for each parameter.
+  explicit Optimizer(std::vector<ParamGroup> groups, std::vector<std::string> state_names = {});
 
   // The parameters of a group that have a gradient.
   struct Gradients {
@@ -85,14 +86,14 @@ class Optimizer {
     // In the parameters' memory layout, copied if necessary, because the fused kernels access parameters and gradients as flat memory: the
     // CPU kernels ignore strides, and the CUDA kernels reject lists with different strides.
     std::vector<torch::Tensor> grads;
+    std::vector<bool> are_new;                       // whether this is the first update of the parameter
+    std::vector<std::vector<torch::Tensor>> states;  // for each name, the tensors of the parameters
 
-    void add(size_t index, torch::Tensor param, torch::Tensor grad) {
-      indices.push_back(index);
-      params.push_back(std::move(param));
-      grads.push_back(std::move(grad));
-    }
+    Gradients select(const std::function<bool(size_t position)>& is_selected) const;
+    // All tensors that an update changes.
+    std::vector<torch::Tensor> changed() const;
   };
-  // One entry per group, in the order of groups_.
+  // One entry per group, in the order of groups_; without states.
   std::vector<Gradients> gather() const;
   // Updates groups_[group]; `gradients` has at least one parameter. Not recorded by autograd. `lr`: of the group.
   virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
@@ -111,10 +112,12 @@ class Optimizer {
   // Restores the parameters to their values before perturb_parameters().
   virtual void restore_parameters() {}
 
-  // The tensors that torch.optim keeps for groups_[group].params[index], under torch.optim's names; empty before the first update.
-  virtual state::Dict param_state(size_t group, size_t index) const = 0;
+  // The state of a parameter before its first update, in the order of the names: zeros. Undefined tensors are not used with these options.
+  virtual std::vector<torch::Tensor> first_state(const torch::Tensor& param) const;
+  // The state of groups_[group].params[index]; empty before the first update.
+  virtual state::Dict param_state(size_t group, size_t index) const;
   // Without a view, resets the state to its value before the first update.
-  virtual void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) = 0;
+  virtual void load_param_state(size_t group, size_t index, const std::optional<state::View>& view);
   // Adds the group's options under torch.optim's names, without learning rates.
   virtual void add_options(size_t group, state::Dict& options) const = 0;
 
@@ -122,10 +125,14 @@ class Optimizer {
   double weight_decay_of(size_t group, double configured) const;
 
   std::vector<ParamGroup> groups_;
+  // For each parameter of each group, the tensors in the order of the names; none before the first update.
+  std::vector<std::vector<std::vector<torch::Tensor>>> states_;
 
  private:
   static void drop_zeros(std::vector<Gradients>& all);
+  void add_states(size_t group, Gradients& gradients);
 
+  std::vector<std::string> state_names_;
   bool skip_zero_grads_ = false;
   std::vector<torch::Tensor> lr_tensors_;  // like groups_, or empty
 };

@@ -34,48 +34,30 @@ void AdamWOptions::describe(KeyTable& keys) {
 
 namespace {
 
-// The state of one parameter; undefined before its first gradient.
-struct AdamState {
-  torch::Tensor step;  // float32 scalar on the parameter's device, as the kernels require
-  torch::Tensor exp_avg;
-  torch::Tensor exp_avg_sq;
-};
-
-AdamState first_state(const torch::Tensor& param) {
-  return {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
-}
-
 // Adam and AdamW.
 class Adam final : public Optimizer {
  public:
   Adam(const AdamOptions& options, bool decoupled, std::vector<ParamGroup> groups)
-      : Optimizer(std::move(groups)), options_(options), decoupled_(decoupled) {
-    for (const auto& group : groups_) states_.emplace_back(group.params.size());
-  }
+      : Optimizer(std::move(groups), {"step", "exp_avg", "exp_avg_sq"}), options_(options), decoupled_(decoupled) {}
 
   double base_lr() const override { return options_.lr; }
 
  private:
   bool takes_lr_tensors() const override { return true; }
+  std::vector<torch::Tensor> first_state(const torch::Tensor& param) const override {
+    // The kernels require that the number of steps is a float32 scalar on the parameter's device.
+    return {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param), torch::zeros_like(param)};
+  }
+
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
-    std::vector<torch::Tensor> exp_avgs;
-    std::vector<torch::Tensor> exp_avg_sqs;
-    std::vector<torch::Tensor> steps;
-    for (size_t i = 0; i < gradients.indices.size(); ++i) {
-      const auto& param = gradients.params[i];
-      auto& state = states_[group][gradients.indices[i]];
-      if (!state.step.defined()) state = first_state(param);
-      exp_avgs.push_back(state.exp_avg);
-      exp_avg_sqs.push_back(state.exp_avg_sq);
-      steps.push_back(state.step);
-    }
+    const auto& steps = gradients.states[0];
     at::_foreach_add_(steps, 1);
     const auto adam = [](const auto&... arguments) { at::_fused_adam_(arguments...); };
     const auto adamw = [](const auto&... arguments) { at::_fused_adamw_(arguments...); };
     with_lr(group, lr, [&](const auto& rate) {
       const auto call = [&](const auto& kernel) {
-        kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/at::TensorList(), steps, rate,
-               options_.betas[0], options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false,
+        kernel(gradients.params, gradients.grads, gradients.states[1], gradients.states[2], /*max_exp_avg_sqs=*/at::TensorList(), steps,
+               rate, options_.betas[0], options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false,
                /*maximize=*/false, /*grad_scale=*/std::optional<torch::Tensor>(), found_inf);
       };
       decoupled_ ? call(adamw) : call(adam);
@@ -84,41 +66,13 @@ class Adam final : public Optimizer {
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
   }
 
-  state::Dict param_state(size_t group, size_t index) const override {
-    state::Dict state;
-    const auto& [step, exp_avg, exp_avg_sq] = states_[group][index];
-    if (!step.defined()) return state;
-    state.add("step", step);
-    state.add("exp_avg", exp_avg);
-    state.add("exp_avg_sq", exp_avg_sq);
-    return state;
-  }
-
-  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
-    auto& state = states_[group][index];
-    state = view ? first_state(groups_[group].params[index]) : AdamState{};
-    if (!view) return;
-    view->at("step").copy_to(state.step);
-    view->at("exp_avg").copy_to(state.exp_avg);
-    view->at("exp_avg_sq").copy_to(state.exp_avg_sq);
-  }
-
   void add_options(size_t group, state::Dict& options) const override {
-    options.add("betas", state::List{options_.betas[0], options_.betas[1]});
-    options.add("eps", options_.eps);
-    options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
-    options.add("amsgrad", false);
-    options.add("maximize", false);
-    options.add("foreach", state::Tree());
-    options.add("capturable", false);
-    options.add("differentiable", false);
-    options.add("fused", state::Tree());
-    options.add("decoupled_weight_decay", decoupled_);
+    add_adam_options(options, options_.betas[0], options_.betas[1], options_.eps, weight_decay_of(group, options_.weight_decay),
+                     /*amsgrad=*/false, decoupled_);
   }
 
   AdamOptions options_;
   bool decoupled_;  // true (AdamW): weight decay shrinks the parameter; false (Adam): it is added to its gradient
-  std::vector<std::vector<AdamState>> states_;  // indexed like groups_
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "train/optim/optimizer.h"
@@ -92,50 +93,29 @@ torch::Tensor to_weight(const torch::Tensor& matrix, const torch::Tensor& like) 
   return matrix.view({like.size(0), like.size(2), like.size(3), like.size(1)}).permute({0, 3, 1, 2});
 }
 
-// The arguments of one call of the SGD kernel.
-struct KernelLists {
-  std::vector<torch::Tensor> params;
-  std::vector<torch::Tensor> grads;
-  std::vector<torch::Tensor> momentum_buffers;  // empty without momentum
-};
-
 class Muon final : public Optimizer {
  public:
-  Muon(const MuonOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
-    for (const auto& group : groups_) momentum_buffers_.emplace_back(group.params.size());
-  }
+  Muon(const MuonOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups), {"momentum_buffer"}), options_(options) {}
 
   double base_lr() const override { return options_.lr; }
 
  private:
-  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
-    KernelLists convolutions;
-    KernelLists matrices;
-    KernelLists vectors;
-    for (size_t i = 0; i < gradients.indices.size(); ++i) {
-      const auto& param = gradients.params[i];
-      const auto& grad = gradients.grads[i];
-      const bool is_convolution = param.dim() == 4;
-      const bool has_momentum = is_convolution || options_.sgd_momentum != 0;
-      auto& buffer = momentum_buffers_[group][gradients.indices[i]];
-      if (has_momentum && !buffer.defined()) buffer = torch::zeros_like(param);
-      auto& lists = is_convolution ? convolutions : param.dim() >= 2 ? matrices : vectors;
-      lists.params.push_back(param);
-      lists.grads.push_back(grad);
-      if (has_momentum) lists.momentum_buffers.push_back(buffer);
-    }
-    const double factor = lr / options_.lr;
-    const double decay = weight_decay_of(group, options_.sgd_weight_decay);
-    run_sgd(matrices, options_.linear_lr, factor, decay, found_inf);
-    run_sgd(vectors, options_.bias_lr, factor, decay, found_inf);
-    if (convolutions.params.empty()) return;
-    auto changed = convolutions.params;
-    changed.insert(changed.end(), convolutions.momentum_buffers.begin(), convolutions.momentum_buffers.end());
-    change_unless(found_inf, changed, [&] { update_convolutions(convolutions, lr); });
+  std::vector<torch::Tensor> first_state(const torch::Tensor& param) const override {
+    return {param.dim() == 4 || options_.sgd_momentum != 0 ? torch::zeros_like(param) : torch::Tensor()};
   }
 
-  void update_convolutions(const KernelLists& lists, double lr) const {
-    const auto& [params, grads, buffers] = lists;
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
+    const auto dim = [&](size_t position) { return gradients.params[position].dim(); };
+    const double factor = lr / options_.lr;
+    const double decay = weight_decay_of(group, options_.sgd_weight_decay);
+    run_sgd(gradients.select([&](size_t i) { return dim(i) != 4 && dim(i) >= 2; }), options_.linear_lr, factor, decay, found_inf);
+    run_sgd(gradients.select([&](size_t i) { return dim(i) < 2; }), options_.bias_lr, factor, decay, found_inf);
+    const auto convolutions = gradients.select([&](size_t i) { return dim(i) == 4; });
+    if (!convolutions.params.empty()) change_unless(found_inf, convolutions.changed(), [&] { update_convolutions(convolutions, lr); });
+  }
+
+  void update_convolutions(const Gradients& gradients, double lr) const {
+    const auto& [params, grads, buffers] = std::tie(gradients.params, gradients.grads, gradients.states[0]);
     at::_foreach_copy_(buffers, at::_foreach_add(grads, buffers, options_.momentum));
     const auto directions = options_.nesterov ? at::_foreach_add(grads, buffers, options_.momentum) : buffers;
     if (options_.normalize_weights) {
@@ -158,27 +138,12 @@ class Muon final : public Optimizer {
     return updates;
   }
 
-  void run_sgd(const KernelLists& lists, double full_lr, double factor, double decay, const std::optional<torch::Tensor>& found_inf) const {
+  void run_sgd(const Gradients& lists, double full_lr, double factor, double decay, const std::optional<torch::Tensor>& found_inf) const {
     if (lists.params.empty()) return;
+    const auto buffers = options_.sgd_momentum != 0 ? lists.states[0] : std::vector<torch::Tensor>();
     const double weight_decay = full_lr > 0 ? decay / full_lr : 0;  // the kernel multiplies it by the learning rate
-    at::_fused_sgd_(lists.params, lists.grads, lists.momentum_buffers, weight_decay, options_.sgd_momentum, full_lr * factor,
-                    /*dampening=*/0, /*nesterov=*/options_.sgd_momentum > 0, /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{},
-                    found_inf);
-  }
-
-  state::Dict param_state(size_t group, size_t index) const override {
-    state::Dict state;
-    const auto& buffer = momentum_buffers_[group][index];
-    if (buffer.defined()) state.add("momentum_buffer", buffer);
-    return state;
-  }
-
-  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
-    auto& buffer = momentum_buffers_[group][index];
-    buffer.reset();
-    if (!view) return;
-    buffer = torch::empty_like(groups_[group].params[index]);
-    view->at("momentum_buffer").copy_to(buffer);
+    at::_fused_sgd_(lists.params, lists.grads, buffers, weight_decay, options_.sgd_momentum, full_lr * factor, /*dampening=*/0,
+                    /*nesterov=*/options_.sgd_momentum > 0, /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, found_inf);
   }
 
   void add_options(size_t group, state::Dict& options) const override {
@@ -193,8 +158,6 @@ class Muon final : public Optimizer {
   }
 
   MuonOptions options_;
-  std::vector<std::vector<torch::Tensor>>
-      momentum_buffers_;  // indexed like groups_; undefined before the first update and without momentum
 };
 
 }  // namespace

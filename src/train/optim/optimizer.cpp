@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <typeinfo>
@@ -46,6 +48,29 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
   return std::vector<bool>(begin, begin + flags.numel());
 }
 
+// torch.optim's state_dict(): state_of(group, index) is the state of a parameter, and options_of(group) the options of a group.
+template <class StateOf, class OptionsOf>
+state::Tree make_state_dict(const std::vector<size_t>& group_sizes, const StateOf& state_of, const OptionsOf& options_of) {
+  state::Dict states;
+  state::List groups;
+  int64_t number = 0;
+  for (size_t group = 0; group < group_sizes.size(); ++group) {
+    state::List numbers;
+    for (size_t i = 0; i < group_sizes[group]; ++i, ++number) {
+      auto state = state_of(group, i);
+      if (!state.items().empty()) states.add(number, std::move(state));
+      numbers.emplace_back(number);
+    }
+    auto options = options_of(group);
+    options.add("params", std::move(numbers));
+    groups.emplace_back(std::move(options));
+  }
+  state::Dict tree;
+  tree.add("state", std::move(states));
+  tree.add("param_groups", std::move(groups));
+  return tree;
+}
+
 void check_groups(const state::View& param_groups, const std::vector<size_t>& group_sizes) {
   const auto elements = param_groups.elements();
   if (elements.size() != group_sizes.size()) {
@@ -68,12 +93,30 @@ void check_groups(const state::View& param_groups, const std::vector<size_t>& gr
   }
 }
 
-// `num_found`: the number of entries of `states` that belong to parameters.
-void check_entries(const state::View& states, size_t num_found, int64_t num_params) {
+// Calls load(group, index, view of the parameter's state or nullopt) for each parameter.
+template <class Load>
+void load_state_dict(const state::View& view, const std::vector<size_t>& group_sizes, const Load& load) {
+  check_groups(view.at("param_groups"), group_sizes);
+  const auto states = view.at("state");
+  size_t num_found = 0;
+  int64_t number = 0;
+  for (size_t group = 0; group < group_sizes.size(); ++group) {
+    for (size_t i = 0; i < group_sizes[group]; ++i, ++number) {
+      const auto state = states.find(number);
+      load(group, i, state);
+      if (state) ++num_found;
+    }
+  }
   const auto num_stored = states.keys().size();
   if (num_found == num_stored) return;
   states.fail(fmt::format("has {} without a parameter in the model, which has {}; use the model of the run that saved this state",
-                          counted(num_stored - num_found, "entry", "entries"), counted(num_params, "parameter")));
+                          counted(num_stored - num_found, "entry", "entries"), counted(number, "parameter")));
+}
+
+std::vector<size_t> sizes_of(const std::vector<ParamGroup>& groups) {
+  std::vector<size_t> sizes;
+  for (const auto& group : groups) sizes.push_back(group.params.size());
+  return sizes;
 }
 
 // The numbers of the layers of a network, from 0, as defined at group_parameters().
@@ -142,6 +185,33 @@ std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool de
   return all;
 }
 
+Optimizer::Optimizer(std::vector<ParamGroup> groups, std::vector<std::string> state_names)
+    : groups_(std::move(groups)), state_names_(std::move(state_names)) {
+  for (const auto& group : groups_) states_.emplace_back(group.params.size());
+}
+
+Optimizer::Gradients Optimizer::Gradients::select(const std::function<bool(size_t position)>& is_selected) const {
+  Gradients selected;
+  selected.states.resize(states.size());
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (!is_selected(i)) continue;
+    selected.indices.push_back(indices[i]);
+    selected.params.push_back(params[i]);
+    selected.grads.push_back(grads[i]);
+    if (!are_new.empty()) selected.are_new.push_back(are_new[i]);
+    for (size_t k = 0; k < states.size(); ++k) selected.states[k].push_back(states[k][i]);
+  }
+  return selected;
+}
+
+std::vector<torch::Tensor> Optimizer::Gradients::changed() const {
+  auto tensors = params;
+  for (const auto& list : states) std::ranges::copy_if(list, std::back_inserter(tensors), &torch::Tensor::defined);
+  // Scalars last, so that they do not split the groups of large tensors in change_unless().
+  std::ranges::stable_partition(tensors, [](const torch::Tensor& tensor) { return tensor.dim() > 0; });
+  return tensors;
+}
+
 double Optimizer::weight_decay_of(size_t group, double configured) const {
   return groups_[group].weight_decay.value_or(groups_[group].decay ? configured : 0);
 }
@@ -164,7 +234,10 @@ std::vector<Optimizer::Gradients> Optimizer::gather() const {
     auto& gradients = all.emplace_back();
     for (size_t i = 0; i < group.params.size(); ++i) {
       const auto grad = aligned_grad(group.params[i]);
-      if (grad.defined()) gradients.add(i, group.params[i], grad);
+      if (!grad.defined()) continue;
+      gradients.indices.push_back(i);
+      gradients.params.push_back(group.params[i]);
+      gradients.grads.push_back(grad);
     }
   }
   return all;
@@ -176,7 +249,19 @@ void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   auto all = gather();
   if (skip_zero_grads_) drop_zeros(all);
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].params.empty()) update(i, all[i], lr * groups_[i].lr_factor, found_inf);
+    if (all[i].params.empty()) continue;
+    add_states(i, all[i]);
+    update(i, all[i], lr * groups_[i].lr_factor, found_inf);
+  }
+}
+
+void Optimizer::add_states(size_t group, Gradients& gradients) {
+  gradients.states.resize(state_names_.size());
+  for (size_t i = 0; i < gradients.indices.size(); ++i) {
+    auto& state = states_[group][gradients.indices[i]];
+    gradients.are_new.push_back(state.empty());
+    if (state.empty()) state = first_state(gradients.params[i]);
+    for (size_t k = 0; k < state.size(); ++k) gradients.states[k].push_back(state[k]);
   }
 }
 
@@ -195,13 +280,7 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
   if (grads.empty()) return;
   const auto keep = have_nonzero(grads);
   size_t next = 0;
-  for (auto& gradients : all) {
-    Gradients kept;
-    for (size_t i = 0; i < gradients.indices.size(); ++i) {
-      if (keep[next++]) kept.add(gradients.indices[i], gradients.params[i], gradients.grads[i]);
-    }
-    gradients = std::move(kept);
-  }
+  for (auto& gradients : all) gradients = gradients.select([&](size_t /*position*/) { return keep[next++]; });
 }
 
 void Optimizer::perturb_parameters() {
@@ -209,45 +288,80 @@ void Optimizer::perturb_parameters() {
               "Optimizer::perturb_parameters: this optimizer needs no second pass; call it only if needs_second_pass() returns true");
 }
 
+std::vector<torch::Tensor> Optimizer::first_state(const torch::Tensor& param) const {
+  std::vector<torch::Tensor> state;
+  for (size_t i = 0; i < state_names_.size(); ++i) state.push_back(torch::zeros_like(param));
+  return state;
+}
+
+state::Dict Optimizer::param_state(size_t group, size_t index) const {
+  state::Dict dict;
+  const auto& state = states_[group][index];
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (state[i].defined()) dict.add(state_names_[i], state[i]);
+  }
+  return dict;
+}
+
+void Optimizer::load_param_state(size_t group, size_t index, const std::optional<state::View>& view) {
+  auto& state = states_[group][index];
+  state.clear();
+  if (!view) return;
+  state = first_state(groups_[group].params[index]);
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (state[i].defined()) view->at(state_names_[i]).copy_to(state[i]);
+  }
+}
+
 state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) const {
-  state::Dict states;
-  state::List param_groups;
-  int64_t number = 0;
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    state::List numbers;
-    for (size_t i = 0; i < groups_[group].params.size(); ++i, ++number) {
-      auto state = param_state(group, i);
-      if (!state.items().empty()) states.add(number, std::move(state));
-      numbers.emplace_back(number);
-    }
+  const auto options_of = [&](size_t group) {
     state::Dict options;
     options.add("lr", lr * lr_factor(group));
     add_options(group, options);
     for (const auto& [key, value] : scheduler_options.items()) options.add(key, std::get<double>(value.value()) * lr_factor(group));
-    options.add("params", std::move(numbers));
-    param_groups.emplace_back(std::move(options));
-  }
-  state::Dict tree;
-  tree.add("state", std::move(states));
-  tree.add("param_groups", std::move(param_groups));
-  return tree;
+    return options;
+  };
+  return make_state_dict(
+      sizes_of(groups_), [&](size_t group, size_t index) { return param_state(group, index); }, options_of);
 }
 
 void Optimizer::load_state(const state::View& view) {
-  std::vector<size_t> group_sizes;
-  for (const auto& group : groups_) group_sizes.push_back(group.params.size());
-  check_groups(view.at("param_groups"), group_sizes);
-  const auto states = view.at("state");
-  size_t num_found = 0;
-  int64_t number = 0;
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    for (size_t i = 0; i < groups_[group].params.size(); ++i, ++number) {
-      const auto state = states.find(number);
-      load_param_state(group, i, state);
-      if (state) ++num_found;
-    }
-  }
-  check_entries(states, num_found, number);
+  load_state_dict(view, sizes_of(groups_), [&](size_t group, size_t index, const auto& state) { load_param_state(group, index, state); });
+}
+
+namespace {
+
+// Adds options that Python's optimizers have and these do not, with their defaults.
+void add_defaults(state::Dict& group, std::initializer_list<const char*> names) {
+  for (const std::string name : names) group.add(name, name == "foreach" || name == "fused" ? state::Tree() : state::Tree(false));
+}
+
+}  // namespace
+
+void add_sgd_options(state::Dict& group, double momentum, double dampening, double weight_decay, bool nesterov) {
+  group.add("momentum", momentum);
+  group.add("dampening", dampening);
+  group.add("weight_decay", weight_decay);
+  group.add("nesterov", nesterov);
+  add_defaults(group, {"maximize", "foreach", "differentiable", "fused"});
+}
+
+void add_adam_options(state::Dict& group, double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool decoupled) {
+  group.add("betas", state::List{beta1, beta2});
+  group.add("eps", eps);
+  group.add("weight_decay", weight_decay);
+  group.add("amsgrad", amsgrad);
+  add_defaults(group, {"maximize", "foreach", "capturable", "differentiable", "fused"});
+  group.add("decoupled_weight_decay", decoupled);
+}
+
+void add_rmsprop_options(state::Dict& group, double momentum, double alpha, double eps, bool centered, double weight_decay) {
+  group.add("momentum", momentum);
+  group.add("alpha", alpha);
+  group.add("eps", eps);
+  group.add("centered", centered);
+  group.add("weight_decay", weight_decay);
+  add_defaults(group, {"capturable", "maximize", "foreach", "differentiable"});
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads) {
@@ -283,221 +397,177 @@ namespace {
 using torch::optim::OptimizerOptions;
 using torch::optim::OptimizerParamState;
 
-// The format of the state and options of one class of optimizers.
-class Format {
- public:
-  virtual ~Format() = default;
-  virtual state::Dict state(const OptimizerParamState& state) const = 0;
-  virtual std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
-                                                    const OptimizerOptions& options) const = 0;
-  virtual void add_options(const OptimizerOptions& options, state::Dict& dict) const = 0;
+// The state of a parameter.
+struct Fields {
+  int64_t* step = nullptr;  // null: the class does not count steps
+  // The tensors that exist with the optimizer's options.
+  std::vector<std::pair<const char*, torch::Tensor*>> tensors;
+};
+
+// A class of optimizers.
+struct Format {
+  std::unique_ptr<OptimizerParamState> (*make_state)();
+  Fields (*fields_of)(OptimizerParamState& state, const OptimizerOptions& options);
+  void (*add_options)(state::Dict& group, const OptimizerOptions& options);
   // Whether every parameter has a state, also before its first update.
-  virtual bool has_state_from_the_start() const { return false; }
+  bool has_state_from_the_start = false;
+
+  state::Dict state_of(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter, const OptimizerOptions& options) const {
+    state::Dict dict;
+    const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+    if (found == optimizer.state().end()) return dict;
+    const auto fields = fields_of(*found->second, options);
+    // Python keeps the number of steps in a float32 scalar.
+    if (fields.step != nullptr) dict.add("step", torch::tensor(static_cast<float>(*fields.step)));
+    for (const auto& [name, tensor] : fields.tensors) dict.add(name, *tensor);
+    return dict;
+  }
+
+  void load(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter, const OptimizerOptions& options,
+            const std::optional<state::View>& view) const {
+    auto state = view ? read(*view, parameter, options) : nullptr;
+    optimizer.state().erase(parameter.unsafeGetTensorImpl());
+    if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+  }
+
+ private:
+  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
+                                            const OptimizerOptions& options) const {
+    auto state = make_state();
+    const auto fields = fields_of(*state, options);
+    if (fields.step != nullptr) {
+      const auto step = view.at("step");
+      if (step.tensor().numel() != 1) step.fail("does not have exactly one element");
+      *fields.step = static_cast<int64_t>(step.tensor().item<double>());
+    }
+    for (const auto& [name, tensor] : fields.tensors) {
+      const auto stored = view.find(name);
+      // SGD has no momentum buffer before the first update; older PyTorch then writes None.
+      if (fields.step == nullptr && (!stored || stored->is_none())) return nullptr;
+      *tensor = torch::empty_like(parameter, torch::TensorOptions().requires_grad(false));
+      view.at(name).copy_to(*tensor);
+    }
+    return state;
+  }
 };
 
-// Options that Python's optimizers have and LibTorch's do not, with their defaults.
-void add_common_options(state::Dict& dict, bool has_fused = true) {
-  dict.add("maximize", false);
-  dict.add("foreach", state::Tree());
-  dict.add("differentiable", false);
-  if (has_fused) dict.add("fused", state::Tree());
+template <class State>
+std::unique_ptr<OptimizerParamState> make_state() {
+  return std::make_unique<State>();
 }
 
-// Python keeps the number of steps in a float32 scalar.
-torch::Tensor step_tensor(int64_t step) { return torch::tensor(static_cast<float>(step)); }
+// Adam and AdamW.
+template <class State, class Options, bool kDecoupled>
+constexpr Format kAdam = {.make_state = make_state<State>,
+                          .fields_of =
+                              [](OptimizerParamState& state, const OptimizerOptions& options) {
+                                auto& adam = dynamic_cast<State&>(state);
+                                Fields fields{&adam.step(), {{"exp_avg", &adam.exp_avg()}, {"exp_avg_sq", &adam.exp_avg_sq()}}};
+                                if (dynamic_cast<const Options&>(options).amsgrad())
+                                  fields.tensors.emplace_back("max_exp_avg_sq", &adam.max_exp_avg_sq());
+                                return fields;
+                              },
+                          .add_options =
+                              [](state::Dict& group, const OptimizerOptions& options) {
+                                const auto& adam = dynamic_cast<const Options&>(options);
+                                const auto& [beta1, beta2] = adam.betas();
+                                add_adam_options(group, beta1, beta2, adam.eps(), adam.weight_decay(), adam.amsgrad(), kDecoupled);
+                              }};
 
-int64_t read_step(const state::View& state) {
-  const auto step = state.at("step");
-  if (step.tensor().numel() != 1) step.fail("does not have exactly one element");
-  return static_cast<int64_t>(step.tensor().item<double>());
-}
+constexpr Format kSgd = {.make_state = make_state<torch::optim::SGDParamState>,
+                         .fields_of =
+                             [](OptimizerParamState& state, const OptimizerOptions& /*options*/) {
+                               auto& sgd = dynamic_cast<torch::optim::SGDParamState&>(state);
+                               return Fields{nullptr, {{"momentum_buffer", &sgd.momentum_buffer()}}};
+                             },
+                         .add_options =
+                             [](state::Dict& group, const OptimizerOptions& options) {
+                               const auto& sgd = dynamic_cast<const torch::optim::SGDOptions&>(options);
+                               add_sgd_options(group, sgd.momentum(), sgd.dampening(), sgd.weight_decay(), sgd.nesterov());
+                             }};
 
-torch::Tensor read_like(const state::View& view, const torch::Tensor& parameter) {
-  auto tensor = torch::empty_like(parameter, torch::TensorOptions().requires_grad(false));
-  view.copy_to(tensor);
-  return tensor;
-}
+constexpr Format kRmsprop = {.make_state = make_state<torch::optim::RMSpropParamState>,
+                             .fields_of =
+                                 [](OptimizerParamState& state, const OptimizerOptions& options) {
+                                   auto& rmsprop = dynamic_cast<torch::optim::RMSpropParamState&>(state);
+                                   const auto& used = dynamic_cast<const torch::optim::RMSpropOptions&>(options);
+                                   Fields fields{&rmsprop.step(), {{"square_avg", &rmsprop.square_avg()}}};
+                                   if (used.momentum() > 0) fields.tensors.emplace_back("momentum_buffer", &rmsprop.momentum_buffer());
+                                   if (used.centered()) fields.tensors.emplace_back("grad_avg", &rmsprop.grad_avg());
+                                   return fields;
+                                 },
+                             .add_options =
+                                 [](state::Dict& group, const OptimizerOptions& options) {
+                                   const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropOptions&>(options);
+                                   add_rmsprop_options(group, rmsprop.momentum(), rmsprop.alpha(), rmsprop.eps(), rmsprop.centered(),
+                                                       rmsprop.weight_decay());
+                                 }};
 
-class SgdFormat : public Format {
- public:
-  state::Dict state(const OptimizerParamState& state) const override {
-    state::Dict dict;
-    dict.add("momentum_buffer", dynamic_cast<const torch::optim::SGDParamState&>(state).momentum_buffer());
-    return dict;
-  }
-  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
-                                            const OptimizerOptions& /*options*/) const override {
-    const auto buffer = view.find("momentum_buffer");
-    if (!buffer || buffer->is_none()) return nullptr;
-    auto state = std::make_unique<torch::optim::SGDParamState>();
-    state->momentum_buffer(read_like(*buffer, parameter));
-    return state;
-  }
-  void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
-    const auto& sgd = dynamic_cast<const torch::optim::SGDOptions&>(options);
-    dict.add("momentum", sgd.momentum());
-    dict.add("dampening", sgd.dampening());
-    dict.add("weight_decay", sgd.weight_decay());
-    dict.add("nesterov", sgd.nesterov());
-    add_common_options(dict);
-  }
-};
+constexpr Format kAdagrad = {.make_state = make_state<torch::optim::AdagradParamState>,
+                             .fields_of =
+                                 [](OptimizerParamState& state, const OptimizerOptions& /*options*/) {
+                                   auto& adagrad = dynamic_cast<torch::optim::AdagradParamState&>(state);
+                                   return Fields{&adagrad.step(), {{"sum", &adagrad.sum()}}};
+                                 },
+                             .add_options =
+                                 [](state::Dict& group, const OptimizerOptions& options) {
+                                   const auto& adagrad = dynamic_cast<const torch::optim::AdagradOptions&>(options);
+                                   group.add("lr_decay", adagrad.lr_decay());
+                                   group.add("eps", adagrad.eps());
+                                   group.add("weight_decay", adagrad.weight_decay());
+                                   group.add("initial_accumulator_value", adagrad.initial_accumulator_value());
+                                   add_defaults(group, {"maximize", "foreach", "differentiable", "fused"});
+                                 },
+                             .has_state_from_the_start = true};
 
-// The format of Adam and AdamW.
-template <class ParamState, class Options, bool kDecoupled>
-class AdamFormat : public Format {
- public:
-  state::Dict state(const OptimizerParamState& state) const override {
-    const auto& adam = dynamic_cast<const ParamState&>(state);
-    state::Dict dict;
-    dict.add("step", step_tensor(adam.step()));
-    dict.add("exp_avg", adam.exp_avg());
-    dict.add("exp_avg_sq", adam.exp_avg_sq());
-    if (adam.max_exp_avg_sq().defined()) dict.add("max_exp_avg_sq", adam.max_exp_avg_sq());
-    return dict;
-  }
-  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
-                                            const OptimizerOptions& options) const override {
-    auto state = std::make_unique<ParamState>();
-    state->step(read_step(view));
-    state->exp_avg(read_like(view.at("exp_avg"), parameter));
-    state->exp_avg_sq(read_like(view.at("exp_avg_sq"), parameter));
-    if (dynamic_cast<const Options&>(options).amsgrad()) state->max_exp_avg_sq(read_like(view.at("max_exp_avg_sq"), parameter));
-    return state;
-  }
-  void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
-    const auto& adam = dynamic_cast<const Options&>(options);
-    dict.add("betas", state::List{std::get<0>(adam.betas()), std::get<1>(adam.betas())});
-    dict.add("eps", adam.eps());
-    dict.add("weight_decay", adam.weight_decay());
-    dict.add("amsgrad", adam.amsgrad());
-    dict.add("capturable", false);
-    dict.add("decoupled_weight_decay", kDecoupled);
-    add_common_options(dict);
-  }
-};
-
-class RmspropFormat : public Format {
- public:
-  state::Dict state(const OptimizerParamState& state) const override {
-    const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropParamState&>(state);
-    state::Dict dict;
-    dict.add("step", step_tensor(rmsprop.step()));
-    dict.add("square_avg", rmsprop.square_avg());
-    if (rmsprop.momentum_buffer().defined()) dict.add("momentum_buffer", rmsprop.momentum_buffer());
-    if (rmsprop.grad_avg().defined()) dict.add("grad_avg", rmsprop.grad_avg());
-    return dict;
-  }
-  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
-                                            const OptimizerOptions& options) const override {
-    const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropOptions&>(options);
-    auto state = std::make_unique<torch::optim::RMSpropParamState>();
-    state->step(read_step(view));
-    state->square_avg(read_like(view.at("square_avg"), parameter));
-    if (rmsprop.momentum() > 0) state->momentum_buffer(read_like(view.at("momentum_buffer"), parameter));
-    if (rmsprop.centered()) state->grad_avg(read_like(view.at("grad_avg"), parameter));
-    return state;
-  }
-  void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
-    const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropOptions&>(options);
-    dict.add("momentum", rmsprop.momentum());
-    dict.add("alpha", rmsprop.alpha());
-    dict.add("eps", rmsprop.eps());
-    dict.add("centered", rmsprop.centered());
-    dict.add("weight_decay", rmsprop.weight_decay());
-    dict.add("capturable", false);
-    add_common_options(dict, /*has_fused=*/false);
-  }
-};
-
-class AdagradFormat : public Format {
- public:
-  state::Dict state(const OptimizerParamState& state) const override {
-    const auto& adagrad = dynamic_cast<const torch::optim::AdagradParamState&>(state);
-    state::Dict dict;
-    dict.add("step", step_tensor(adagrad.step()));
-    dict.add("sum", adagrad.sum());
-    return dict;
-  }
-  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
-                                            const OptimizerOptions& /*options*/) const override {
-    auto state = std::make_unique<torch::optim::AdagradParamState>();
-    state->step(read_step(view));
-    state->sum(read_like(view.at("sum"), parameter));
-    return state;
-  }
-  void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
-    const auto& adagrad = dynamic_cast<const torch::optim::AdagradOptions&>(options);
-    dict.add("lr_decay", adagrad.lr_decay());
-    dict.add("eps", adagrad.eps());
-    dict.add("weight_decay", adagrad.weight_decay());
-    dict.add("initial_accumulator_value", adagrad.initial_accumulator_value());
-    add_common_options(dict);
-  }
-  bool has_state_from_the_start() const override { return true; }
-};
-
-std::unique_ptr<Format> format_of(const torch::optim::Optimizer& optimizer) {
+const Format& format_of(const torch::optim::Optimizer& optimizer) {
   using namespace torch::optim;
-  if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return std::make_unique<SgdFormat>();
-  if (dynamic_cast<const Adam*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamParamState, AdamOptions, false>>();
-  if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamWParamState, AdamWOptions, true>>();
-  if (dynamic_cast<const RMSprop*>(&optimizer) != nullptr) return std::make_unique<RmspropFormat>();
-  if (dynamic_cast<const Adagrad*>(&optimizer) != nullptr) return std::make_unique<AdagradFormat>();
+  if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return kSgd;
+  if (dynamic_cast<const Adam*>(&optimizer) != nullptr) return kAdam<AdamParamState, AdamOptions, false>;
+  if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) return kAdam<AdamWParamState, AdamWOptions, true>;
+  if (dynamic_cast<const RMSprop*>(&optimizer) != nullptr) return kRmsprop;
+  if (dynamic_cast<const Adagrad*>(&optimizer) != nullptr) return kAdagrad;
   throw UsageError("the state of this optimizer cannot be saved or loaded; use torch::optim::SGD, Adam, AdamW, RMSprop or Adagrad");
+}
+
+std::vector<size_t> sizes_of(const torch::optim::Optimizer& optimizer) {
+  std::vector<size_t> sizes;
+  for (const auto& group : optimizer.param_groups()) sizes.push_back(group.params().size());
+  return sizes;
 }
 
 }  // namespace
 
 state::Tree state_of(torch::optim::Optimizer& optimizer) {
-  const auto format = format_of(optimizer);
-  state::Dict states;
-  state::List groups;
-  int64_t number = 0;
-  for (const auto& group : optimizer.param_groups()) {
-    state::List numbers;
-    for (const auto& parameter : group.params()) {
-      const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
-      if (found != optimizer.state().end()) states.add(number, format->state(*found->second));
-      numbers.emplace_back(number++);
-    }
+  const auto& format = format_of(optimizer);
+  const auto& groups = optimizer.param_groups();
+  const auto options_of = [&](size_t group) {
     state::Dict options;
-    options.add("lr", group.options().get_lr());
-    format->add_options(group.options(), options);
-    options.add("params", std::move(numbers));
-    groups.emplace_back(std::move(options));
-  }
-  state::Dict tree;
-  tree.add("state", std::move(states));
-  tree.add("param_groups", std::move(groups));
-  return tree;
+    options.add("lr", groups[group].options().get_lr());
+    format.add_options(options, groups[group].options());
+    return options;
+  };
+  const auto of_parameter = [&](size_t group, size_t index) {
+    return format.state_of(optimizer, groups[group].params()[index], groups[group].options());
+  };
+  return make_state_dict(sizes_of(optimizer), of_parameter, options_of);
 }
 
 void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) {
-  const auto format = format_of(optimizer);
-  const auto states = view.at("state");
+  const auto& format = format_of(optimizer);
   auto& own = optimizer.param_groups();
-  std::vector<size_t> group_sizes;
-  for (const auto& group : own) group_sizes.push_back(group.params().size());
-  check_groups(view.at("param_groups"), group_sizes);
-  const auto groups = view.at("param_groups").elements();
   const torch::NoGradGuard no_grad;
   int64_t number = 0;
-  size_t num_found = 0;
-  for (size_t i = 0; i < own.size(); ++i) {
-    own[i].options().set_lr(groups[i].at("lr").number());
-    for (const auto& parameter : own[i].params()) {
-      const auto stored = states.find(number++);
-      if (stored) ++num_found;
-      if (!stored && format->has_state_from_the_start())
-        states.fail(fmt::format("has no entry for parameter {}, but this optimizer has one for each; use the state of such an optimizer",
-                                number - 1));
-      auto state = stored ? format->read(*stored, parameter, own[i].options()) : nullptr;
-      optimizer.state().erase(parameter.unsafeGetTensorImpl());
-      if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+  load_state_dict(view, sizes_of(optimizer), [&](size_t group, size_t index, const auto& stored) {
+    if (!stored && format.has_state_from_the_start) {
+      view.at("state").fail(
+          fmt::format("has no entry for parameter {}, but this optimizer has one for each; use the state of such an optimizer", number));
     }
-  }
-  check_entries(states, num_found, number);
+    format.load(optimizer, own[group].params()[index], own[group].options(), stored);
+    ++number;
+  });
+  const auto groups = view.at("param_groups").elements();
+  for (size_t i = 0; i < own.size(); ++i) own[i].options().set_lr(groups[i].at("lr").number());
 }
 
 namespace {
@@ -514,7 +584,7 @@ class LibtorchOptimizer final : public Optimizer {
     for (const auto& optimizer : optimizers_) {
       if (!optimizer) throw UsageError("the function that makes an optimizer of LibTorch returned null");
     }
-    format_ = format_of(*optimizers_.front());
+    format_ = &format_of(*optimizers_.front());
     base_lr_ = optimizers_.front()->defaults().get_lr();
     for (size_t i = 0; i < groups_.size(); ++i) check_group(*optimizers_[i], groups_[i]);
   }
@@ -545,26 +615,18 @@ class LibtorchOptimizer final : public Optimizer {
     optimizer.step();
   }
 
+  const OptimizerOptions& options_of(size_t group) const { return optimizers_[group]->param_groups().front().options(); }
   state::Dict param_state(size_t group, size_t index) const override {
-    const auto& states = optimizers_[group]->state();
-    const auto found = states.find(groups_[group].params[index].unsafeGetTensorImpl());
-    return found == states.end() ? state::Dict() : format_->state(*found->second);
+    return format_->state_of(*optimizers_[group], groups_[group].params[index], options_of(group));
   }
   void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
-    auto& optimizer = *optimizers_[group];
-    const auto& parameter = groups_[group].params[index];
-    const auto& options = optimizer.param_groups().front().options();
-    if (!view && format_->has_state_from_the_start()) return;
-    auto state = view ? format_->read(*view, parameter, options) : nullptr;
-    optimizer.state().erase(parameter.unsafeGetTensorImpl());
-    if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+    if (!view && format_->has_state_from_the_start) return;
+    format_->load(*optimizers_[group], groups_[group].params[index], options_of(group), view);
   }
-  void add_options(size_t group, state::Dict& options) const override {
-    format_->add_options(optimizers_[group]->param_groups().front().options(), options);
-  }
+  void add_options(size_t group, state::Dict& options) const override { format_->add_options(options, options_of(group)); }
 
   std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers_;
-  std::unique_ptr<Format> format_;
+  const Format* format_ = nullptr;
   double base_lr_ = 0;
 };
 

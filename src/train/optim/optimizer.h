@@ -30,6 +30,11 @@ std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool de
 // Makes an optimizer of optimizer_registry(); `skip_zero_grads` as in set_skip_zero_grads().
 std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads = false);
 
+// Add the options of a group of parameters of torch.optim's SGD, Adam, AdamW (`decoupled`) and RMSprop, without the learning rate.
+void add_sgd_options(state::Dict& group, double momentum, double dampening, double weight_decay, bool nesterov);
+void add_adam_options(state::Dict& group, double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool decoupled);
+void add_rmsprop_options(state::Dict& group, double momentum, double alpha, double eps, bool centered, double weight_decay);
+
 // Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
 // step(). Does not wait for the device.
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);

@@ -26,122 +26,53 @@ struct RmspropOptions {
   }
 };
 
-// The state of one parameter; undefined before its first gradient.
-struct RmspropState {
-  torch::Tensor step;  // float32 scalar on the parameter's device; for Python's RMSprop, not used here
-  torch::Tensor square_avg;
-  torch::Tensor momentum_buffer;  // undefined without momentum
-  torch::Tensor grad_avg;         // undefined unless centered
-};
-
-using Tensors = std::vector<torch::Tensor>;
-
 class Rmsprop final : public Optimizer {
  public:
-  Rmsprop(const RmspropOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
-    for (const auto& group : groups_) states_.emplace_back(group.params.size());
-  }
+  Rmsprop(const RmspropOptions& options, std::vector<ParamGroup> groups)
+      : Optimizer(std::move(groups), {"step", "square_avg", "momentum_buffer", "grad_avg"}), options_(options) {}
 
   double base_lr() const override { return options_.lr; }
 
  private:
-  // The tensors that one update changes.
-  struct Lists {
-    Tensors params, square_avgs, momentum_buffers, grad_avgs, steps;
-
-    Tensors all() const {
-      Tensors tensors;
-      for (const auto* list : {&params, &square_avgs, &momentum_buffers, &grad_avgs, &steps}) {
-        tensors.insert(tensors.end(), list->begin(), list->end());
-      }
-      return tensors;
-    }
-  };
+  std::vector<torch::Tensor> first_state(const torch::Tensor& param) const override {
+    return {torch::zeros({}, param.options().dtype(torch::kFloat32)), torch::zeros_like(param),
+            options_.momentum > 0 ? torch::zeros_like(param) : torch::Tensor(),
+            options_.centered ? torch::zeros_like(param) : torch::Tensor()};
+  }
 
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
-    Lists lists;
-    for (size_t i = 0; i < gradients.indices.size(); ++i) {
-      auto& state = states_[group][gradients.indices[i]];
-      if (!state.step.defined()) state = first_state(gradients.params[i]);
-      lists.params.push_back(gradients.params[i]);
-      lists.square_avgs.push_back(state.square_avg);
-      if (state.momentum_buffer.defined()) lists.momentum_buffers.push_back(state.momentum_buffer);
-      if (state.grad_avg.defined()) lists.grad_avgs.push_back(state.grad_avg);
-      lists.steps.push_back(state.step);
-    }
-    change_unless(found_inf, lists.all(), [&] { change(lists, gradients.grads, lr, weight_decay_of(group, options_.weight_decay)); });
+    change_unless(found_inf, gradients.changed(), [&] { change(gradients, lr, weight_decay_of(group, options_.weight_decay)); });
   }
 
-  void change(const Lists& lists, const Tensors& gradients, double lr, double weight_decay) const {
-    const auto grads = weight_decay != 0 ? at::_foreach_add(gradients, lists.params, weight_decay) : gradients;
-    at::_foreach_add_(lists.steps, 1);
-    at::_foreach_mul_(lists.square_avgs, options_.alpha);
-    at::_foreach_addcmul_(lists.square_avgs, grads, grads, 1 - options_.alpha);
-    const auto denominators = denominators_of(lists, grads);
-    if (lists.momentum_buffers.empty()) {
-      at::_foreach_addcdiv_(lists.params, grads, denominators, -lr);
+  void change(const Gradients& gradients, double lr, double weight_decay) const {
+    const auto& params = gradients.params;
+    // The number of steps is for Python's RMSprop and not used here.
+    const auto &steps = gradients.states[0], &square_avgs = gradients.states[1];
+    const auto &momentum_buffers = gradients.states[2], &grad_avgs = gradients.states[3];
+    const auto grads = weight_decay != 0 ? at::_foreach_add(gradients.grads, params, weight_decay) : gradients.grads;
+    at::_foreach_add_(steps, 1);
+    at::_foreach_mul_(square_avgs, options_.alpha);
+    at::_foreach_addcmul_(square_avgs, grads, grads, 1 - options_.alpha);
+    if (options_.centered) at::_foreach_lerp_(grad_avgs, grads, 1 - options_.alpha);
+    const auto denominators =
+        options_.centered ? at::_foreach_addcmul(square_avgs, grad_avgs, grad_avgs, -1) : at::_foreach_sqrt(square_avgs);
+    if (options_.centered) at::_foreach_sqrt_(denominators);
+    at::_foreach_add_(denominators, options_.eps);
+    if (options_.momentum == 0) {
+      at::_foreach_addcdiv_(params, grads, denominators, -lr);
       return;
     }
-    at::_foreach_mul_(lists.momentum_buffers, options_.momentum);
-    at::_foreach_addcdiv_(lists.momentum_buffers, grads, denominators, 1);
-    at::_foreach_add_(lists.params, lists.momentum_buffers, -lr);
-  }
-
-  Tensors denominators_of(const Lists& lists, const Tensors& grads) const {
-    Tensors roots;
-    if (options_.centered) {
-      at::_foreach_lerp_(lists.grad_avgs, grads, 1 - options_.alpha);
-      roots = at::_foreach_addcmul(lists.square_avgs, lists.grad_avgs, lists.grad_avgs, -1);
-      at::_foreach_sqrt_(roots);
-    } else {
-      roots = at::_foreach_sqrt(lists.square_avgs);
-    }
-    at::_foreach_add_(roots, options_.eps);
-    return roots;
-  }
-
-  RmspropState first_state(const torch::Tensor& param) const {
-    return {.step = torch::zeros({}, param.options().dtype(torch::kFloat32)),
-            .square_avg = torch::zeros_like(param),
-            .momentum_buffer = options_.momentum > 0 ? torch::zeros_like(param) : torch::Tensor(),
-            .grad_avg = options_.centered ? torch::zeros_like(param) : torch::Tensor()};
-  }
-
-  state::Dict param_state(size_t group, size_t index) const override {
-    state::Dict state;
-    const auto& [step, square_avg, momentum_buffer, grad_avg] = states_[group][index];
-    if (!step.defined()) return state;
-    state.add("step", step);
-    state.add("square_avg", square_avg);
-    if (momentum_buffer.defined()) state.add("momentum_buffer", momentum_buffer);
-    if (grad_avg.defined()) state.add("grad_avg", grad_avg);
-    return state;
-  }
-
-  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
-    auto& state = states_[group][index];
-    state = view ? first_state(groups_[group].params[index]) : RmspropState{};
-    if (!view) return;
-    view->at("step").copy_to(state.step);
-    view->at("square_avg").copy_to(state.square_avg);
-    if (state.momentum_buffer.defined()) view->at("momentum_buffer").copy_to(state.momentum_buffer);
-    if (state.grad_avg.defined()) view->at("grad_avg").copy_to(state.grad_avg);
+    at::_foreach_mul_(momentum_buffers, options_.momentum);
+    at::_foreach_addcdiv_(momentum_buffers, grads, denominators, 1);
+    at::_foreach_add_(params, momentum_buffers, -lr);
   }
 
   void add_options(size_t group, state::Dict& options) const override {
-    options.add("momentum", options_.momentum);
-    options.add("alpha", options_.alpha);
-    options.add("eps", options_.eps);
-    options.add("centered", options_.centered);
-    options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
-    options.add("capturable", false);
-    options.add("foreach", state::Tree());
-    options.add("maximize", false);
-    options.add("differentiable", false);
+    add_rmsprop_options(options, options_.momentum, options_.alpha, options_.eps, options_.centered,
+                        weight_decay_of(group, options_.weight_decay));
   }
 
   RmspropOptions options_;
-  std::vector<std::vector<RmspropState>> states_;  // indexed like groups_
 };
 
 }  // namespace

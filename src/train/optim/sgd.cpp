@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <functional>
 
 #include "trainer/torch.h"
 
@@ -24,81 +24,43 @@ void SgdOptions::describe(KeyTable& keys) {
   });
 }
 
-namespace {
+Sgd::Sgd(const SgdOptions& options, std::vector<ParamGroup> groups)
+    : Optimizer(std::move(groups), {"momentum_buffer"}), options_(options) {}
 
-// The arguments of one kernel call.
-struct SgdLists {
-  std::vector<torch::Tensor> params;
-  std::vector<torch::Tensor> grads;
-  std::vector<torch::Tensor> momentum_buffers;  // empty without momentum
-};
-
-}  // namespace
-
-Sgd::Sgd(const SgdOptions& options, std::vector<ParamGroup> groups) : Optimizer(std::move(groups)), options_(options) {
-  for (const auto& group : groups_) momentum_buffers_.emplace_back(group.params.size());
-}
-
-bool Sgd::has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buffers, const Gradients& gradients) const {
-  if (options_.momentum == 0 || options_.dampening == 0) return false;
-  return std::ranges::any_of(gradients.indices, [&](size_t index) { return !momentum_buffers[index].defined(); });
+std::vector<torch::Tensor> Sgd::first_state(const torch::Tensor& param) const {
+  return {options_.momentum != 0 ? torch::zeros_like(param) : torch::Tensor()};
 }
 
 void Sgd::update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) {
-  auto& momentum_buffers = momentum_buffers_[group];
-  // The kernel needs a flag for the first update that is not skipped, because it ignores dampening. So the host must know whether this
-  // update is skipped.
-  const bool has_first_step = has_dampened_first_step(momentum_buffers, gradients);
-  if (has_first_step && found_inf && found_inf->item<float>() != 0) return;
-
-  SgdLists first;
-  SgdLists others;
-  for (size_t i = 0; i < gradients.indices.size(); ++i) {
-    auto& buffer = momentum_buffers[gradients.indices[i]];
-    const bool is_new = options_.momentum != 0 && !buffer.defined();
-    // Without dampening, a buffer of zeros gives the correct first step without a flag.
-    if (is_new) buffer = torch::zeros_like(gradients.params[i]);
-    auto& lists = is_new && has_first_step ? first : others;
-    lists.params.push_back(gradients.params[i]);
-    lists.grads.push_back(gradients.grads[i]);
-    if (options_.momentum != 0) lists.momentum_buffers.push_back(buffer);
+  // The kernel ignores dampening in the first update that is not skipped, and needs a flag for it. So the host must know whether this
+  // update is skipped. Without dampening, a buffer of zeros gives the correct first step without a flag.
+  const auto is_first = [&](size_t position) { return options_.momentum != 0 && options_.dampening != 0 && gradients.are_new[position]; };
+  const auto first = gradients.select(is_first);
+  if (!first.params.empty() && found_inf && found_inf->item<float>() != 0) {
+    for (const auto index : first.indices) states_[group][index].clear();
+    return;
   }
   const double weight_decay = weight_decay_of(group, options_.weight_decay);
-  const auto run = [&](const SgdLists& lists, bool is_first_step) {
+  const auto run = [&](const Gradients& lists, bool is_first_step) {
     if (lists.params.empty()) return;
+    const auto buffers = options_.momentum != 0 ? lists.states[0] : std::vector<torch::Tensor>();
     with_lr(group, lr, [&](const auto& rate) {
-      at::_fused_sgd_(lists.params, lists.grads, lists.momentum_buffers, weight_decay, options_.momentum, rate, options_.dampening,
-                      options_.nesterov, /*maximize=*/false, is_first_step, /*grad_scale=*/{}, found_inf);
+      at::_fused_sgd_(lists.params, lists.grads, buffers, weight_decay, options_.momentum, rate, options_.dampening, options_.nesterov,
+                      /*maximize=*/false, is_first_step, /*grad_scale=*/{}, found_inf);
     });
   };
   run(first, /*is_first_step=*/true);
-  run(others, /*is_first_step=*/false);
-}
-
-state::Dict Sgd::param_state(size_t group, size_t index) const {
-  state::Dict state;
-  const auto& buffer = momentum_buffers_[group][index];
-  if (buffer.defined()) state.add("momentum_buffer", buffer);
-  return state;
+  run(gradients.select(std::not_fn(is_first)), /*is_first_step=*/false);
 }
 
 void Sgd::load_param_state(size_t group, size_t index, const std::optional<state::View>& view) {
-  auto& buffer = momentum_buffers_[group][index];
-  buffer.reset();
-  if (!view || view->at("momentum_buffer").is_none()) return;  // older PyTorch writes None for a parameter without momentum
-  buffer = torch::empty_like(groups_[group].params[index]);
-  view->at("momentum_buffer").copy_to(buffer);
+  // Older PyTorch writes None for a parameter without momentum.
+  const bool is_none = view && view->at("momentum_buffer").is_none();
+  Optimizer::load_param_state(group, index, is_none ? std::nullopt : view);
 }
 
 void Sgd::add_options(size_t group, state::Dict& options) const {
-  options.add("momentum", options_.momentum);
-  options.add("dampening", options_.dampening);
-  options.add("weight_decay", weight_decay_of(group, options_.weight_decay));
-  options.add("nesterov", options_.nesterov);
-  options.add("maximize", false);
-  options.add("foreach", state::Tree());
-  options.add("differentiable", false);
-  options.add("fused", state::Tree());
+  add_sgd_options(options, options_.momentum, options_.dampening, weight_decay_of(group, options_.weight_decay), options_.nesterov);
 }
 
 void add_sgd(OptimizerRegistry& registry) {

@@ -18,13 +18,10 @@ class Sgd : public Optimizer {
 
  private:
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override;
-  state::Dict param_state(size_t group, size_t index) const override;
+  std::vector<torch::Tensor> first_state(const torch::Tensor& param) const override;
   void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override;
-  bool has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buffers, const Gradients& gradients) const;
 
   SgdOptions options_;
-  std::vector<std::vector<torch::Tensor>>
-      momentum_buffers_;  // indexed like groups_; undefined before the first update and without momentum
 };
 
 }  // namespace trainer::optim

@@ -98,12 +98,27 @@ TEST(FitModel, AllRanksStartWithTheSameValues) {
 
 TEST(FitModel, AResumedRunKeepsTheValuesOfItsCheckpoint) {
   const testing::TemporaryFolder folder;
-  const auto straight = testing::train_text(kFitText, {}, 2, {}, folder.path());
-  testing::SmallSession resumed(testing::SmallSession::load(kFitText, {}), {}, folder.path());
-  EXPECT_TRUE(torch::equal(first_layer_of(resumed.parts()), first_layer_without_data())) << "computed, although the checkpoint has them";
+  session::RankContext context(testing::SmallSession::on_cpu(testing::SmallSession::load(kFitText, {})), {.num_threads = 2},
+                               make_quiet_logger());
+  const auto make_recipe = [&] {
+    auto recipe = session::recipe_of(context);
+    recipe.options.run_directory = folder.path();
+    return recipe;
+  };
   testing::Recorder events;
-  resumed.session.train(events, [] { return false; });
-  EXPECT_TRUE(torch::equal(first_layer_of(resumed.parts()), first_layer_of(straight.parts())));
+  int num_calls = 0;
+  torch::Tensor expected;
+  {
+    auto recipe = make_recipe();
+    session::Session straight(context.this_rank(), recipe);
+    straight.train(events, [&] { return num_calls++ == 2; });
+    expected = first_layer_of(straight.parts());
+  }
+  auto recipe = make_recipe();
+  session::Session resumed(context.this_rank(), recipe);
+  EXPECT_TRUE(torch::equal(first_layer_of(resumed.parts()), first_layer_without_data())) << "computed, although the checkpoint has them";
+  resumed.train(events, [] { return false; });
+  EXPECT_TRUE(torch::equal(first_layer_of(resumed.parts()), expected));
 }
 
 }  // namespace
