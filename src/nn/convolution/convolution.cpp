@@ -133,15 +133,16 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
     using T = Computed<S>;
     const auto* input = values_of<S>(x);
     const auto* given = values_of<T>(weight);
+    const auto functions = kernels<S>(tile);
     const Epilogue<S> epilogue{values_of<T>(addends.bias), values_of<S>(addends.residual), addends.relu};
     auto* weights = mutable_values_of<T>(transformed);
     auto* result = mutable_values_of<S>(output);
     parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
-      transform_weights(tile, shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
+      functions.transform_weights(shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
     });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
       auto* workspace = thread_memory<T>(convolve_workspace(tile, shape, block));
-      convolve(tile, shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
+      functions.convolve(shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
     });
   });
   return output;
@@ -171,8 +172,8 @@ torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile ti
       for (int64_t i = part * num_blocks / num_parts; i < (part + 1) * num_blocks / num_parts; ++i) {
         const int64_t first = i * block;
         const int64_t last = std::min(first + block, count);
-        transform_block(tile, shape, x, dy, first, last - first, first, last, inputs, gradients);
-        add_weight_products(tile, shape, inputs, gradients, last - first, mine, 0, num_positions(tile));
+        kernels<S>(tile).transform_block(shape, x, dy, first, last - first, first, last, inputs, gradients);
+        kernels<S>(tile).add_weight_products(shape, inputs, gradients, last - first, mine, 0, num_positions(tile));
       }
     }
   });
@@ -195,10 +196,11 @@ torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile 
   for (int64_t first = 0; first < count; first += block) {
     const int64_t last = std::min(first + block, count);
     parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
-      transform_block(tile, shape, x, dy, first, last - first, begin, end, inputs, gradients);
+      kernels<S>(tile).transform_block(shape, x, dy, first, last - first, begin, end, inputs, gradients);
     });
-    parallel_for(0, num_positions(tile), 1,
-                 [&](int64_t begin, int64_t end) { add_weight_products(tile, shape, inputs, gradients, last - first, all, begin, end); });
+    parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
+      kernels<S>(tile).add_weight_products(shape, inputs, gradients, last - first, all, begin, end);
+    });
   }
   return sums;
 }
@@ -214,7 +216,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
     const auto sums = sum(values_of<S>(x), values_of<S>(dy), shape, tile, options);
     parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
       using T = Computed<S>;
-      finish_weight_gradient(tile, shape, values_of<T>(sums), sums.size(0), mutable_values_of<T>(gradient), begin, end);
+      kernels<S>(tile).finish_weight_gradient(shape, values_of<T>(sums), sums.size(0), mutable_values_of<T>(gradient), begin, end);
     });
   });
   return gradient;

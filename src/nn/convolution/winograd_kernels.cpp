@@ -299,36 +299,16 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
   }
 }
 
-// Highway cannot export templates, so these macros define one function per type.
-#define TRAINER_IMAGE_KERNELS(Name, S)                                                                                                   \
-  void Name##Convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* weights, const Epilogue<S>& epilogue, S* output, \
-                      int64_t begin, int64_t end, Computed<S>* space) {                                                                  \
-    const auto act = tile == Tile::k2 ? &convolve_tiles<2, S> : &convolve_tiles<4, S>;                                                   \
-    act(shape, input, weights, epilogue, output, begin, end, space);                                                                     \
-  }                                                                                                                                      \
-  void Name##Transform(Tile tile, const Shape& shape, const S* input, const S* gradient, int64_t first, int64_t count, int64_t begin,    \
-                       int64_t end, Computed<S>* inputs, Computed<S>* gradients) {                                                       \
-    const auto act = tile == Tile::k2 ? &transform_tiles<2, S> : &transform_tiles<4, S>;                                                 \
-    act(shape, input, gradient, first, count, begin, end, inputs, gradients);                                                            \
-  }
-TRAINER_IMAGE_KERNELS(BFloat, BFloat16)
-TRAINER_IMAGE_KERNELS(Float, float)
-TRAINER_IMAGE_KERNELS(Double, double)
-
-#define TRAINER_WEIGHT_KERNELS(Name, T)                                                                                                    \
-  void Name##Weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {       \
-    const auto act = tile == Tile::k2 ? &transform_weight_channels<2, T> : &transform_weight_channels<4, T>;                               \
-    act(shape, weight, is_reversed, transformed, begin, end);                                                                              \
-  }                                                                                                                                        \
-  void Name##Products(Tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin, int64_t end) { \
-    add_products(shape, inputs, gradients, count, sums, begin, end);                                                                       \
-  }                                                                                                                                        \
-  void Name##Finish(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {             \
-    const auto act = tile == Tile::k2 ? &finish_gradient<2, T> : &finish_gradient<4, T>;                                                   \
-    act(shape, sums, num_sums, gradient, begin, end);                                                                                      \
-  }
-TRAINER_WEIGHT_KERNELS(Float, float)
-TRAINER_WEIGHT_KERNELS(Double, double)
+template <int kTile, class S>
+Kernels<S> kernels_of() {
+  using T = Computed<S>;
+  return {&transform_weight_channels<kTile, T>, &convolve_tiles<kTile, S>, &transform_tiles<kTile, S>, &add_products<T>,
+          &finish_gradient<kTile, T>};
+}
+// Highway cannot export templates.
+Kernels<float> FloatKernels(Tile tile) { return tile == Tile::k2 ? kernels_of<2, float>() : kernels_of<4, float>(); }
+Kernels<double> DoubleKernels(Tile tile) { return tile == Tile::k2 ? kernels_of<2, double>() : kernels_of<4, double>(); }
+Kernels<BFloat16> BFloatKernels(Tile tile) { return tile == Tile::k2 ? kernels_of<2, BFloat16>() : kernels_of<4, BFloat16>(); }
 
 }  // namespace trainer::nn::convolution::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -336,42 +316,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trainer::nn::convolution {
 
-#define TRAINER_IMAGE_DISPATCH(Name, S)                                                                                            \
-  HWY_EXPORT(Name##Convolve);                                                                                                      \
-  HWY_EXPORT(Name##Transform);                                                                                                     \
-  template <>                                                                                                                      \
-  void convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* weights, const Epilogue<S>& epilogue, S* output, \
-                int64_t begin, int64_t end, Computed<S>* workspace) {                                                              \
-    HWY_DYNAMIC_DISPATCH(Name##Convolve)(tile, shape, input, weights, epilogue, output, begin, end, workspace);                    \
-  }                                                                                                                                \
-  template <>                                                                                                                      \
-  void transform_block(Tile tile, const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count,      \
-                       int64_t begin, int64_t end, Computed<S>* inputs, Computed<S>* gradients) {                                  \
-    HWY_DYNAMIC_DISPATCH(Name##Transform)(tile, shape, input, output_gradient, first, count, begin, end, inputs, gradients);       \
-  }
-TRAINER_IMAGE_DISPATCH(BFloat, BFloat16)
-TRAINER_IMAGE_DISPATCH(Float, float)
-TRAINER_IMAGE_DISPATCH(Double, double)
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
+HWY_EXPORT(BFloatKernels);
 
-#define TRAINER_WEIGHT_DISPATCH(Name, T)                                                                                                 \
-  HWY_EXPORT(Name##Weights);                                                                                                             \
-  HWY_EXPORT(Name##Products);                                                                                                            \
-  HWY_EXPORT(Name##Finish);                                                                                                              \
-  template <>                                                                                                                            \
-  void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) { \
-    HWY_DYNAMIC_DISPATCH(Name##Weights)(tile, shape, weight, is_reversed, transformed, begin, end);                                      \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin,    \
-                           int64_t end) {                                                                                                \
-    HWY_DYNAMIC_DISPATCH(Name##Products)(tile, shape, inputs, gradients, count, sums, begin, end);                                       \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) { \
-    HWY_DYNAMIC_DISPATCH(Name##Finish)(tile, shape, sums, num_sums, gradient, begin, end);                                               \
-  }
-TRAINER_WEIGHT_DISPATCH(Float, float)
-TRAINER_WEIGHT_DISPATCH(Double, double)
+template <>
+Kernels<float> kernels(Tile tile) {
+  return HWY_DYNAMIC_DISPATCH(FloatKernels)(tile);
+}
+template <>
+Kernels<double> kernels(Tile tile) {
+  return HWY_DYNAMIC_DISPATCH(DoubleKernels)(tile);
+}
+template <>
+Kernels<BFloat16> kernels(Tile tile) {
+  return HWY_DYNAMIC_DISPATCH(BFloatKernels)(tile);
+}
 
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
   // Room for the sums of one block of columns; the widest block has two vectors.

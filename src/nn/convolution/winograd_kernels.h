@@ -52,14 +52,6 @@ constexpr int64_t row_size(int64_t num_channels) {
   return num_channels >= 256 && num_channels % (4 * kChannels) == 0 ? num_channels + 2 * kChannels : num_channels;
 }
 
-// Transforms the weights for convolve(), once per call of the layer, to [positions][blocks of out][in][channels of the block]; in and out
-// are the channels of `shape`. `weight`: the layer's weight, [out][3][3][in]; if `is_reversed`, [in][3][3][out], and each kernel is rotated
-// by 180 degrees. Computes the input channels [begin, end); both limits are multiples of kChannels.
-template <class T>
-void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end);
-
-// The number of values of `workspace` that convolve() needs for blocks of `tiles_per_block` tiles.
-int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
 // The operations on each output value before it is written; pointers may be null.
 template <class S>
 struct Epilogue {
@@ -68,23 +60,33 @@ struct Epilogue {
   bool relu = false;
 };
 
-// Computes the output for the tiles [begin, end), at most tiles_per_block of them.
-template <class S>
-void convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* transformed_weights, const Epilogue<S>& epilogue, S* output,
-              int64_t begin, int64_t end, Computed<S>* workspace);
+// The number of values of `workspace` that convolve() needs for blocks of `tiles_per_block` tiles.
+int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block);
 
-// The weight gradient is computed for blocks of `count` tiles, beginning with the tile `first`. This function transforms the tiles [begin,
-// end) of such a block to `inputs` and `gradients`, which have num_positions() planes each.
 template <class S>
-void transform_block(Tile tile, const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count, int64_t begin,
-                     int64_t end, Computed<S>* inputs, Computed<S>* gradients);
-// Adds the products of a transformed block to `sums`, [positions][out][in], at the positions [begin, end).
-template <class T>
-void add_weight_products(Tile tile, const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin,
-                         int64_t end);
-// Computes the gradient [out][3][3][in] of the output channels [begin, end) from `num_sums` sums, which are stored consecutively and added
-// in this order.
-template <class T>
-void finish_weight_gradient(Tile tile, const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end);
+struct Kernels {
+  using T = Computed<S>;
+
+  // Transforms the weights for convolve(), once per call of the layer, to [positions][blocks of out][in][channels of the block]; in and out
+  // are the channels of `shape`. `weight`: the layer's weight, [out][3][3][in]; if `is_reversed`, [in][3][3][out], and each kernel is
+  // rotated by 180 degrees. Computes the input channels [begin, end); both limits are multiples of kChannels.
+  void (*transform_weights)(const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end);
+  // Computes the output for the tiles [begin, end), at most tiles_per_block of them.
+  void (*convolve)(const Shape& shape, const S* input, const T* transformed_weights, const Epilogue<S>& epilogue, S* output, int64_t begin,
+                   int64_t end, T* workspace);
+  // The weight gradient is computed for blocks of `count` tiles, beginning with the tile `first`. This function transforms the tiles
+  // [begin, end) of such a block to `inputs` and `gradients`, which have num_positions() planes each.
+  void (*transform_block)(const Shape& shape, const S* input, const S* output_gradient, int64_t first, int64_t count, int64_t begin,
+                          int64_t end, T* inputs, T* gradients);
+  // Adds the products of a transformed block to `sums`, [positions][out][in], at the positions [begin, end).
+  void (*add_weight_products)(const Shape& shape, const T* inputs, const T* gradients, int64_t count, T* sums, int64_t begin, int64_t end);
+  // Computes the gradient [out][3][3][in] of the output channels [begin, end) from `num_sums` sums, which are stored consecutively and
+  // added in this order.
+  void (*finish_weight_gradient)(const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end);
+};
+
+// For the instruction set of this processor.
+template <class S>
+Kernels<S> kernels(Tile tile);
 
 }  // namespace trainer::nn::convolution

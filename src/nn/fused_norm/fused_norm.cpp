@@ -61,7 +61,7 @@ torch::Tensor local_moments(const torch::Tensor& x) {
       if (rows == 0) return;
       double* mean = values + part * (2 * num_channels + 1);
       double* variance = mean + num_channels;
-      moments(input + parts.begin(part) * num_channels, rows, num_channels, mean, variance);
+      kernels<S>().moments(input + parts.begin(part) * num_channels, rows, num_channels, mean, variance);
       for (int64_t c = 0; c < num_channels; ++c) variance[c] /= static_cast<double>(rows);
       mean[2 * num_channels] = static_cast<double>(rows);
     });
@@ -80,8 +80,8 @@ void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const
     auto* output = mutable_values_of<S>(y);
     parts.run([&](int64_t part) {
       const int64_t first = parts.begin(part) * num_channels;
-      fused_norm::normalise(operation, input + first, added == nullptr ? nullptr : added + first, output + first, parts.size(part),
-                            num_channels);
+      kernels<S>().normalise(operation, input + first, added == nullptr ? nullptr : added + first, output + first, parts.size(part),
+                             num_channels);
     });
   });
 }
@@ -104,8 +104,8 @@ torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, con
     parts.run([&](int64_t part) {
       const int64_t first = parts.begin(part) * num_channels;
       double* sum = sums + part * 2 * num_channels;
-      fused_norm::gradient_sums(operation, gradient + first, input + first, output == nullptr ? nullptr : output + first, centre,
-                                stored == nullptr ? nullptr : stored + first, parts.size(part), num_channels, sum, sum + num_channels);
+      kernels<S>().gradient_sums(operation, gradient + first, input + first, output == nullptr ? nullptr : output + first, centre,
+                                 stored == nullptr ? nullptr : stored + first, parts.size(part), num_channels, sum, sum + num_channels);
     });
   });
   return each.sum(0);
@@ -126,7 +126,7 @@ torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, co
     auto* result = mutable_values_of<S>(dx);
     parts.run([&](int64_t part) {
       const int64_t first = parts.begin(part) * num_channels;
-      fused_norm::input_gradient(operation, gradient + first, input + first, a, b, c, result + first, parts.size(part), num_channels);
+      kernels<S>().input_gradient(operation, gradient + first, input + first, a, b, c, result + first, parts.size(part), num_channels);
     });
   });
   return dx;

@@ -156,33 +156,38 @@ void combine_gradients(const Operation<Computed<S>>& operation, const S* dy, con
   });
 }
 
-// Highway cannot export templates, so this macro defines one function per type.
-#define TRAINER_KERNELS(Name, T)                                                                                                    \
-  void Name##Moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                           \
-    moments_of(x, num_rows, num_channels, mean, squares);                                                                           \
-  }                                                                                                                                 \
-  void Name##Normalise(const Operation<Computed<T>>& operation, const T* x, const T* residual, T* y, int64_t num_rows,              \
-                       int64_t num_channels) {                                                                                      \
-    const auto act = residual != nullptr ? (operation.relu ? &normalise_rows<true, true, T> : &normalise_rows<true, false, T>)      \
-                                         : (operation.relu ? &normalise_rows<false, true, T> : &normalise_rows<false, false, T>);   \
-    act(operation, x, residual, y, num_rows, num_channels);                                                                         \
-  }                                                                                                                                 \
-  void Name##Sums(const Operation<Computed<T>>& operation, const T* dy, const T* x, const T* y, const Computed<T>* mean, T* masked, \
-                  int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                       \
-    auto act = &add_gradients<Mask::kNone, false, T>;                                                                               \
-    if (operation.relu && y == nullptr) act = &add_gradients<Mask::kOfInput, false, T>;                                             \
-    if (operation.relu && y != nullptr) act = &add_gradients<Mask::kOfOutput, false, T>;                                            \
-    if (operation.relu && y != nullptr && masked != nullptr) act = &add_gradients<Mask::kOfOutput, true, T>;                        \
-    act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                                               \
-  }                                                                                                                                 \
-  void Name##Input(const Operation<Computed<T>>& operation, const T* dy, const T* x, const Computed<T>* dy_factor,                  \
-                   const Computed<T>* x_factor, const Computed<T>* constant, T* dx, int64_t num_rows, int64_t num_channels) {       \
-    const auto act = operation.relu ? &combine_gradients<true, T> : &combine_gradients<false, T>;                                   \
-    act(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                                               \
-  }
-TRAINER_KERNELS(Float, float)
-TRAINER_KERNELS(Double, double)
-TRAINER_KERNELS(BFloat, BFloat16)
+template <class S>
+void normalise(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels) {
+  const auto act = residual != nullptr ? (operation.relu ? &normalise_rows<true, true, S> : &normalise_rows<true, false, S>)
+                                       : (operation.relu ? &normalise_rows<false, true, S> : &normalise_rows<false, false, S>);
+  act(operation, x, residual, y, num_rows, num_channels);
+}
+
+template <class S>
+void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
+                   int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {
+  auto act = &add_gradients<Mask::kNone, false, S>;
+  if (operation.relu && y == nullptr) act = &add_gradients<Mask::kOfInput, false, S>;
+  if (operation.relu && y != nullptr) act = &add_gradients<Mask::kOfOutput, false, S>;
+  if (operation.relu && y != nullptr && masked != nullptr) act = &add_gradients<Mask::kOfOutput, true, S>;
+  act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
+}
+
+template <class S>
+void input_gradient(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
+                    const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels) {
+  const auto act = operation.relu ? &combine_gradients<true, S> : &combine_gradients<false, S>;
+  act(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);
+}
+
+template <class S>
+Kernels<S> kernels_of() {
+  return {&moments_of<S>, &normalise<S>, &gradient_sums<S>, &input_gradient<S>};
+}
+// Highway cannot export templates.
+Kernels<float> FloatKernels() { return kernels_of<float>(); }
+Kernels<double> DoubleKernels() { return kernels_of<double>(); }
+Kernels<BFloat16> BFloatKernels() { return kernels_of<BFloat16>(); }
 
 }  // namespace trainer::nn::fused_norm::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -190,32 +195,22 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trainer::nn::fused_norm {
 
-#define TRAINER_DISPATCH(Name, T)                                                                                                        \
-  HWY_EXPORT(Name##Moments);                                                                                                             \
-  HWY_EXPORT(Name##Normalise);                                                                                                           \
-  HWY_EXPORT(Name##Sums);                                                                                                                \
-  HWY_EXPORT(Name##Input);                                                                                                               \
-  template <>                                                                                                                            \
-  void moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                                      \
-    HWY_DYNAMIC_DISPATCH(Name##Moments)(x, num_rows, num_channels, mean, squares);                                                       \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void normalise(const Operation<Computed<T>>& operation, const T* x, const T* residual, T* y, int64_t num_rows, int64_t num_channels) { \
-    HWY_DYNAMIC_DISPATCH(Name##Normalise)(operation, x, residual, y, num_rows, num_channels);                                            \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void gradient_sums(const Operation<Computed<T>>& operation, const T* dy, const T* x, const T* y, const Computed<T>* mean, T* masked,   \
-                     int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {                                         \
-    HWY_DYNAMIC_DISPATCH(Name##Sums)(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);                       \
-  }                                                                                                                                      \
-  template <>                                                                                                                            \
-  void input_gradient(const Operation<Computed<T>>& operation, const T* dy, const T* x, const Computed<T>* dy_factor,                    \
-                      const Computed<T>* x_factor, const Computed<T>* constant, T* dx, int64_t num_rows, int64_t num_channels) {         \
-    HWY_DYNAMIC_DISPATCH(Name##Input)(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);                      \
-  }
-TRAINER_DISPATCH(Float, float)
-TRAINER_DISPATCH(Double, double)
-TRAINER_DISPATCH(BFloat, BFloat16)
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
+HWY_EXPORT(BFloatKernels);
+
+template <>
+Kernels<float> kernels() {
+  return HWY_DYNAMIC_DISPATCH(FloatKernels)();
+}
+template <>
+Kernels<double> kernels() {
+  return HWY_DYNAMIC_DISPATCH(DoubleKernels)();
+}
+template <>
+Kernels<BFloat16> kernels() {
+  return HWY_DYNAMIC_DISPATCH(BFloatKernels)();
+}
 
 }  // namespace trainer::nn::fused_norm
 #endif

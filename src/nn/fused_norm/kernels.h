@@ -19,26 +19,28 @@ struct Operation {
   bool relu = false;
 };
 
-// Computes the mean of each channel, and the sum of squared differences from it. Adds blocks of rows in Computed<S>, and their sums in
-// float64.
 template <class S>
-void moments(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
+struct Kernels {
+  using T = Computed<S>;
 
-// `residual` may be null.
-template <class S>
-void normalise(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
+  // Computes the mean of each channel, and the sum of squared differences from it. Adds blocks of rows in Computed<S>, and their sums in
+  // float64.
+  void (*moments)(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
+  // `residual` may be null.
+  void (*normalise)(const Operation<T>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
+  // Computes for each channel the sums of dy and of dy * (x - mean), where dy is replaced by 0 if the ReLU's output was 0. That output is
+  // read from `y`, or computed from x if `y` is null, which is only possible without a residual. If `masked` is not null, which requires a
+  // ReLU and `y`, the masked dy is written to it.
+  void (*gradient_sums)(const Operation<T>& operation, const S* dy, const S* x, const S* y, const T* mean, S* masked, int64_t num_rows,
+                        int64_t num_channels, double* sum_dy, double* sum_dy_x);
+  // Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is replaced by 0
+  // where the output of a ReLU without a residual was 0. If dy is `masked` of gradient_sums(), `operation.relu` must be false.
+  void (*input_gradient)(const Operation<T>& operation, const S* dy, const S* x, const T* dy_factor, const T* x_factor, const T* constant,
+                         S* dx, int64_t num_rows, int64_t num_channels);
+};
 
-// Computes for each channel the sums of dy and of dy * (x - mean), where dy is replaced by 0 if the ReLU's output was 0. That output is
-// read from `y`, or computed from x if `y` is null, which is only possible without a residual. If `masked` is not null, which requires a
-// ReLU and `y`, the masked dy is written to it.
+// For the instruction set of this processor.
 template <class S>
-void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
-                   int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x);
-
-// Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is replaced by 0 where
-// the output of a ReLU without a residual was 0. If dy is `masked` of gradient_sums(), `operation.relu` must be false.
-template <class S>
-void input_gradient(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
-                    const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels);
+Kernels<S> kernels();
 
 }  // namespace trainer::nn::fused_norm
