@@ -38,7 +38,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   experiment.model.weights.clear();
   // Features would be computed before the parameters of the step are read.
   experiment.training.cache_features = false;
-  if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
+  if (record.loss_scale > 0) experiment.amp.scaler.init_scale = record.loss_scale;
   return experiment;
 }
 

@@ -17,16 +17,8 @@
 
 namespace trainer::engine {
 
-// The first non-finite value that a rank has found in its own part of a step.
-struct NonFiniteSteps::Finding {
-  std::string what;      // empty: no value was non-finite
-  int64_t position = 0;  // among all observations of the step, in their order
-  bool repeats = true;
-  std::vector<std::vector<int64_t>> batches;       // sample indices of each micro-step
-  std::vector<std::vector<uint32_t>> occurrences;  // as in StepRecord
-
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches, occurrences)
-};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, step, epoch, lr, loss_scale, rank, world_size, is_joined, num_group_samples, batches,
+                                   occurrences, first_non_finite, repeats)
 
 namespace {
 
@@ -41,31 +33,30 @@ bool depends_on_all_ranks(const Parts& parts) {
   return std::ranges::any_of(parts.network.model->modules(), [](const auto& module) { return nn::is_joined(*module); });
 }
 
-// A rank's samples in each micro-step of a step, and their occurrences.
-nlohmann::json samples_of(Parts& parts, int rank, const EpochPart& part, int64_t step) {
+// A record with a rank's samples in each micro-step of a step.
+StepRecord samples_of(Parts& parts, int rank, const EpochPart& part, int64_t step) {
+  StepRecord record{.step = step, .epoch = part.epoch, .rank = rank};
   const auto shard = parts.data.shard_for(rank, part, step);
   const int64_t num_batches = first_batch_of(parts.data.plan, part, step + 1) - first_batch_of(parts.data.plan, part, step);
-  auto batches = nlohmann::json::array();
-  auto occurrences = nlohmann::json::array();
   int64_t first = 0;
   for (int64_t i = 0; i < num_batches; ++i) {
     const int64_t end = first + shard.batch_sizes[static_cast<size_t>(i)];
     const auto samples = shard.samples.slice(std::exchange(first, end), end);
-    batches.push_back(samples.indices);
-    occurrences.push_back(samples.occurrences);
+    record.batches.push_back(samples.indices);
+    record.occurrences.push_back(samples.occurrences);
   }
-  return {{"batches", std::move(batches)}, {"occurrences", std::move(occurrences)}};
+  return record;
 }
 
-// The samples of this rank. Collective over the ranks that share a reader, because only the reader has the sampler.
-nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
+// The record with the samples of this rank. Collective over the ranks that share a reader, because only the reader has the sampler.
+StepRecord own_samples(Parts& parts, const EpochPart& part, int64_t step) {
   const auto& reading = parts.ranks.reading;
   if (!reading) return samples_of(parts, parts.ranks.world->rank(), part, step);
-  auto all = nlohmann::json::array();
+  std::vector<StepRecord> all;
   if (parts.ranks.reads_data()) {
     for (const int rank : reading->ranks()) all.push_back(samples_of(parts, rank, part, step));
   }
-  return nlohmann::json::parse(reading->broadcast_bytes(all.dump())).at(static_cast<size_t>(reading->rank()));
+  return nlohmann::json::parse(reading->broadcast_bytes(nlohmann::json(all).dump())).at(static_cast<size_t>(reading->rank()));
 }
 
 }  // namespace
@@ -95,7 +86,7 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   auto text = fmt::format("step {}", record.step);
   if (record.step != seen_at) text += fmt::format(" (detected at step {})", seen_at);
   text += fmt::format(" is not finite, at learning rate {:.6g}", record.lr);
-  if (record.loss_scale) text += fmt::format(" and loss scale {:.6g}", *record.loss_scale);
+  if (record.loss_scale > 0) text += fmt::format(" and loss scale {:.6g}", record.loss_scale);
   text += ": the first non-finite value is in " +
           (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
   if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
@@ -119,54 +110,48 @@ std::string NonFiniteSteps::save(const StepRecord& record) {
   }
 }
 
-NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
-  const auto samples = own_samples(parts_, part, step);
-  Finding finding;
-  samples["batches"].get_to(finding.batches);
-  samples["occurrences"].get_to(finding.occurrences);
+std::pair<StepRecord, int64_t> NonFiniteSteps::examine(const EpochPart& part, int64_t step) {
+  auto record = own_samples(parts_, part, step);
+  int64_t position = 0;
   parts_.data.begin(part, step);
   for (const auto& micro_step : micro_steps_of(parts_.data.plan, part, parts_.ranks.world->rank(), step)) {
     const auto& batch = parts_.data.next();
     const auto observations = observe_micro_step(parts_, train_step_, batch, micro_step);
-    if (!finding.what.empty()) continue;
+    if (!record.first_non_finite.empty()) continue;
     const auto* first = first_non_finite(observations);
-    finding.position += first == nullptr ? static_cast<int64_t>(observations.size()) : first - observations.data();
-    if (first != nullptr) finding.what = first->what;
+    position += first == nullptr ? static_cast<int64_t>(observations.size()) : first - observations.data();
+    if (first != nullptr) record.first_non_finite = first->what;
   }
-  finding.repeats = !finding.what.empty() || !train_step_.guard().had_non_finite_loss();
-  if (!finding.repeats) finding.what = "the loss";
-  return finding;
+  record.repeats = !record.first_non_finite.empty() || !train_step_.guard().had_non_finite_loss();
+  if (!record.repeats) record.first_non_finite = "the loss";
+  return {std::move(record), position};
 }
 
-// The record of the rank that has the first non-finite value.
 StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step) {
-  const auto mine = examine(part, step);
   const auto& world = *parts_.ranks.world;
-  std::vector<Finding> findings;
-  for (const auto& bytes : world.all_gather_bytes(nlohmann::json(mine).dump())) findings.push_back(nlohmann::json::parse(bytes));
-  const auto order = [](const Finding& finding) { return std::tuple(finding.what.empty(), !finding.repeats, finding.position); };
-  const auto first = std::ranges::min_element(findings, {}, order);
-  StepRecord record{.step = step,
-                    .epoch = part.epoch,
-                    .lr = lr_at(parts_, part, step),
-                    .loss_scale = train_step_.guard().scale(),
-                    .rank = static_cast<int>(first - findings.begin()),
-                    .world_size = world.size(),
-                    .is_joined = depends_on_all_ranks(parts_),
-                    .num_group_samples = samples_in_step(parts_.data.plan, part, step),
-                    .batches = first->batches,
-                    .occurrences = first->occurrences,
-                    .first_non_finite = first->what,
-                    .repeats = first->repeats};
+  std::vector<std::pair<StepRecord, int64_t>> of_ranks;
+  for (const auto& bytes : world.all_gather_bytes(nlohmann::json(examine(part, step)).dump())) {
+    of_ranks.push_back(nlohmann::json::parse(bytes));
+  }
+  const auto order = [](const auto& found) {
+    const auto& [record, position] = found;
+    return std::tuple(record.first_non_finite.empty(), !record.repeats, position);
+  };
+  auto record = std::ranges::min_element(of_ranks, {}, order)->first;
+  record.lr = lr_at(parts_, part, step);
+  record.loss_scale = train_step_.guard().scale().value_or(0);
+  record.world_size = world.size();
+  record.is_joined = depends_on_all_ranks(parts_);
+  record.num_group_samples = samples_in_step(parts_.data.plan, part, step);
   if (!record.is_joined) return record;
   for (size_t i = 0; i < record.batches.size(); ++i) {
     auto& batch = record.batches[i];
     auto& occurrences = record.occurrences[i];
     batch.clear();
     occurrences.clear();
-    for (const auto& finding : findings) {
-      batch.insert(batch.end(), finding.batches[i].begin(), finding.batches[i].end());
-      occurrences.insert(occurrences.end(), finding.occurrences[i].begin(), finding.occurrences[i].end());
+    for (const auto& found : of_ranks) {
+      batch.insert(batch.end(), found.first.batches[i].begin(), found.first.batches[i].end());
+      occurrences.insert(occurrences.end(), found.first.occurrences[i].begin(), found.first.occurrences[i].end());
     }
   }
   return record;
@@ -278,40 +263,14 @@ void write_step(const std::filesystem::path& folder, const StepRecord& record, c
   state::Dict tensors;
   for (const auto& item : state.items()) tensors.add(item.key, std::get<torch::Tensor>(item.value.value()).cpu());
   checkpoint::save(model_file(folder), tensors);
-  nlohmann::ordered_json json = {{"step", record.step},
-                                 {"epoch", record.epoch},
-                                 {"lr", record.lr},
-                                 {"loss_scale", nullptr},
-                                 {"rank", record.rank},
-                                 {"world_size", record.world_size},
-                                 {"is_joined", record.is_joined},
-                                 {"num_group_samples", record.num_group_samples},
-                                 {"first_non_finite", record.first_non_finite},
-                                 {"repeats", record.repeats},
-                                 {"batches", record.batches},
-                                 {"occurrences", record.occurrences}};
-  if (record.loss_scale) json["loss_scale"] = *record.loss_scale;
-  write_file_atomically(json_file(folder), json.dump() + '\n');
+  write_file_atomically(json_file(folder), nlohmann::json(record).dump() + '\n');
 }
 
 StepRecord read_step(const std::filesystem::path& folder) {
   const auto file = json_file(folder);
   if (!std::filesystem::exists(file)) refuse(file, "there is no such file");
   try {
-    const auto json = nlohmann::json::parse(read_file(file));
-    StepRecord record{.step = json.at("step"),
-                      .epoch = json.at("epoch"),
-                      .lr = json.at("lr"),
-                      .rank = json.at("rank"),
-                      .world_size = json.at("world_size"),
-                      .is_joined = json.at("is_joined"),
-                      .num_group_samples = json.at("num_group_samples"),
-                      .batches = json.at("batches"),
-                      .occurrences = json.value("occurrences", std::vector<std::vector<uint32_t>>(json.at("batches").size())),
-                      .first_non_finite = json.at("first_non_finite"),
-                      .repeats = json.at("repeats")};
-    if (!json.at("loss_scale").is_null()) record.loss_scale = json.at("loss_scale").get<double>();
-    return record;
+    return nlohmann::json::parse(read_file(file));
   } catch (const nlohmann::json::exception& error) {
     refuse(file, fmt::format("not a record of a step ({})", error.what()));
   }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/engine/parts.h"
@@ -22,16 +22,16 @@ struct StepRecord {
   int64_t step = 0;
   int64_t epoch = 0;
   double lr = 0;
-  std::optional<double> loss_scale = {};  // under float16
-  int rank = 0;                           // the rank that had these batches
+  double loss_scale = 0;  // under float16; 0: not scaled
+  int rank = 0;           // the rank that had these batches
   int world_size = 1;
   // Whether a rank's results depend on the batches of the other ranks (joint batch statistics, or a perturbation along the gradient of all
   // ranks, see train/optim/sam.cpp). If so, `batches` are those of all ranks.
   bool is_joined = false;
-  int64_t num_group_samples = 0;              // in the whole step, on all ranks
-  std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
+  int64_t num_group_samples = 0;                   // in the whole step, on all ranks
+  std::vector<std::vector<int64_t>> batches = {};  // sample indices of each micro-step
   // For each of these samples, how often it occurs earlier in the epoch; empty for a micro-step in which all are 0.
-  std::vector<std::vector<uint32_t>> occurrences;
+  std::vector<std::vector<uint32_t>> occurrences = {};
   std::string first_non_finite = {};  // such as "the output of layer1.0.conv1"; empty: only the sum over the ranks is not finite
   bool repeats = true;                // false: the value was finite when the step was repeated
 };
@@ -69,10 +69,10 @@ class NonFiniteSteps {
   std::string check(const EpochPart& part, int64_t step);
 
  private:
-  struct Finding;
-  // Repeats this rank's part of a step, and returns its first non-finite value.
-  Finding examine(const EpochPart& part, int64_t step);
+  // Repeats this rank's part of a step for its first non-finite value. Returns also the position of that value among all observations.
+  std::pair<StepRecord, int64_t> examine(const EpochPart& part, int64_t step);
   std::string describe(const StepRecord& record, int64_t seen_at);
+  // The record of the rank that has the first non-finite value.
   StepRecord make_record(const EpochPart& part, int64_t step);
   std::string save(const StepRecord& record);
 

@@ -258,7 +258,7 @@ TEST(NonFinite, ARecordIsReadBackUnchanged) {
   EXPECT_EQ(read.step, 3);
   EXPECT_EQ(read.epoch, 0);
   EXPECT_EQ(read.lr, saved.lr);
-  EXPECT_EQ(read.loss_scale, std::nullopt);
+  EXPECT_EQ(read.loss_scale, 0);
   EXPECT_EQ(read.batches, saved.batches);
   ASSERT_EQ(saved.occurrences.size(), 1U);
   EXPECT_EQ(saved.occurrences[0].size(), 8U);
