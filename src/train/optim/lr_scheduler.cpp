@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <numbers>
 
 #include "base/metric_order.h"
@@ -61,15 +60,11 @@ struct SchedulePoint {
   double progress() const { return static_cast<double>(step) / static_cast<double>(num_steps); }
 };
 
-// The keys of a schedule, and the schedule itself.
 struct Schedule {
-  virtual ~Schedule() = default;
-  virtual double factor(const SchedulePoint& point) const = 0;
-  virtual bool has_own_warmup() const { return false; }
-  // The epoch of the last drop; 0: there are no drops, or no last one.
-  virtual double last_drop() const { return 0; }
-  virtual std::optional<Plateau> plateau() const { return std::nullopt; }
-  virtual std::vector<std::pair<std::string, double>> group_factors() const { return {{"initial_lr", 1}}; }
+  std::function<double(const SchedulePoint& point)> factor;
+  LrScheduleTraits traits = {};
+  std::optional<Plateau> plateau = {};
+  std::vector<std::pair<std::string, double>> group_factors = {{"initial_lr", 1}};
 };
 
 double interpolate(double start, double end, double progress) { return start + (end - start) * progress; }
@@ -78,30 +73,11 @@ double cosine_anneal(double start, double end, double progress) {
   return end + (start - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-struct ConstantSchedule : Schedule {
+struct ConstantOptions {
   void describe(KeyTable& /*keys*/) {}
-  double factor(const SchedulePoint& /*point*/) const override { return 1; }
 };
 
-struct StepSchedule : Schedule, StepOptions {
-  double factor(const SchedulePoint& point) const override {
-    return std::pow(gamma, std::floor(point.epoch / static_cast<double>(step_epochs)));
-  }
-};
-
-struct MultistepSchedule : Schedule, MultistepOptions {
-  double last_drop() const override { return milestones.empty() ? 0 : milestones.back(); }
-  double factor(const SchedulePoint& point) const override {
-    const auto drops = std::upper_bound(milestones.begin(), milestones.end(), point.epoch) - milestones.begin();
-    return std::pow(gamma, static_cast<double>(drops));
-  }
-};
-
-struct CosineSchedule : Schedule, CosineOptions {
-  double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
-};
-
-struct LinearSchedule : Schedule {
+struct LinearOptions {
   double start_factor = 1;
   double end_factor = 0;
 
@@ -109,10 +85,9 @@ struct LinearSchedule : Schedule {
     keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the start."});
     keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
   }
-  double factor(const SchedulePoint& point) const override { return interpolate(start_factor, end_factor, point.progress()); }
 };
 
-struct PolynomialSchedule : Schedule {
+struct PolynomialOptions {
   double power = 1;
   double final_factor = 0;
 
@@ -120,64 +95,65 @@ struct PolynomialSchedule : Schedule {
     keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the fraction of steps left; 1: a straight line."});
     keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
   }
-  double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
 };
 
-struct OneCycleSchedule : Schedule, OneCycleOptions {
-  bool has_own_warmup() const override { return true; }
-  std::vector<std::pair<std::string, double>> group_factors() const override {
-    return {{"initial_lr", 1 / div_factor}, {"max_lr", 1}, {"min_lr", 1 / (div_factor * final_div_factor)}};
-  }
-  double factor(const SchedulePoint& point) const override {
-    const double last = static_cast<double>(point.num_steps - 1);
-    const double step = std::min(static_cast<double>(point.step), last);
-    const double peak = pct_start * static_cast<double>(point.num_steps) - 1;
-    // With the peak at step 0 or before it there is no rise; at step 0, PyTorch would divide by zero.
-    if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
-    return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
-  }
-};
+double constant(const SchedulePoint& /*point*/) { return 1; }
 
-struct PlateauSchedule : Schedule {
-  PlateauOptions options;
+double one_cycle(const OneCycleOptions& options, const SchedulePoint& point) {
+  const double first = 1 / options.div_factor;
+  const double last = static_cast<double>(point.num_steps - 1);
+  const double step = std::min(static_cast<double>(point.step), last);
+  const double peak = options.pct_start * static_cast<double>(point.num_steps) - 1;
+  // With the peak at step 0 or before it there is no rise; at step 0, PyTorch would divide by zero.
+  if (peak > 0 && step <= peak) return cosine_anneal(first, 1, step / peak);
+  return cosine_anneal(1, 1 / (options.div_factor * options.final_div_factor), (step - peak) / (last - peak));
+}
 
-  void describe(KeyTable& keys) {
-    keys.add("factor", options.factor,
-             {.min = 0, .max = 1, .max_excluded = true, .doc = "Factor by which each reduction multiplies the learning rate."});
-    keys.add(
-        "patience", options.patience,
-        {.min = 0,
-         .unit = "validations",
-         .doc =
-             "Consecutive validations without improvement of checkpoint.monitor that are tolerated; one more reduces the learning rate."});
-    keys.add("threshold", options.threshold,
-             {.min = 0, .doc = "An improvement over the best validation counts only if it is larger than this."});
-    keys.add_choice("threshold_mode", options.is_relative, {{"rel", true}, {"abs", false}},
-                    {.doc = "rel: threshold is a fraction of the best value; abs: it is in the metric's own unit."});
-    keys.add("cooldown", options.cooldown,
-             {.min = 0, .unit = "validations", .doc = "Number of validations after a reduction that do not count towards patience."});
-    keys.add("min_factor", options.min_factor,
-             {.min = 0, .max = 1, .doc = "Lower limit of the learning rate, as a fraction of the optimizer's lr."});
-  }
-  double factor(const SchedulePoint& /*point*/) const override { return 1; }
-  std::optional<Plateau> plateau() const override { return Plateau(options); }
-};
-
-using LrSchedulerRegistry = Registry<std::unique_ptr<Schedule>>;
+using LrSchedulerRegistry = Registry<Schedule>;
 
 const LrSchedulerRegistry& schedules() {
   static const LrSchedulerRegistry all = [] {
+    using Point = SchedulePoint;
     LrSchedulerRegistry registry("lr_scheduler");
-    const auto copy = [](const auto& schedule) { return std::make_unique<std::decay_t<decltype(schedule)>>(schedule); };
-    registry.add<ConstantSchedule>("constant", "The learning rate stays constant.", copy);
-    registry.add<StepSchedule>("step", "The learning rate is multiplied by gamma every step_epochs epochs.", copy);
-    registry.add<MultistepSchedule>("multistep", "The learning rate is multiplied by gamma at each milestone.", copy);
-    registry.add<CosineSchedule>("cosine", "Falls along half a cosine to final_factor.", copy);
-    registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
-    registry.add<PolynomialSchedule>("polynomial", "Falls with a power of the fraction of steps left, to final_factor.", copy);
-    registry.add<PlateauSchedule>("reduce_on_plateau", "The learning rate is multiplied by factor when checkpoint.monitor stops improving.",
-                                  copy);
-    registry.add<OneCycleSchedule>("onecycle", "Rises and then falls, each time along half a cosine (Smith and Topin 2017).", copy);
+    registry.add<ConstantOptions>("constant", "The learning rate stays constant.",
+                                  [](const ConstantOptions& /*options*/) { return Schedule{constant}; });
+    registry.add<StepOptions>("step", "The learning rate is multiplied by gamma every step_epochs epochs.", [](const StepOptions& options) {
+      return Schedule{
+          [=](const Point& point) { return std::pow(options.gamma, std::floor(point.epoch / static_cast<double>(options.step_epochs))); }};
+    });
+    registry.add<MultistepOptions>(
+        "multistep", "The learning rate is multiplied by gamma at each milestone.", [](const MultistepOptions& options) {
+          const auto factor = [=](const Point& point) {
+            const auto& milestones = options.milestones;
+            const auto drops = std::upper_bound(milestones.begin(), milestones.end(), point.epoch) - milestones.begin();
+            return std::pow(options.gamma, static_cast<double>(drops));
+          };
+          return Schedule{factor, {.last_drop = options.milestones.empty() ? 0 : options.milestones.back()}};
+        });
+    registry.add<CosineOptions>("cosine", "Falls along half a cosine to final_factor.", [](const CosineOptions& options) {
+      return Schedule{[=](const Point& point) { return cosine_anneal(1, options.final_factor, point.progress()); }};
+    });
+    registry.add<LinearOptions>("linear", "A straight line from start_factor to end_factor.", [](const LinearOptions& options) {
+      return Schedule{[=](const Point& point) { return interpolate(options.start_factor, options.end_factor, point.progress()); }};
+    });
+    registry.add<PolynomialOptions>(
+        "polynomial", "Falls with a power of the fraction of steps left, to final_factor.", [](const PolynomialOptions& options) {
+          return Schedule{
+              [=](const Point& point) { return interpolate(options.final_factor, 1, std::pow(1 - point.progress(), options.power)); }};
+        });
+    registry.add<PlateauOptions>("reduce_on_plateau", "The learning rate is multiplied by factor when checkpoint.monitor stops improving.",
+                                 [](const PlateauOptions& options) {
+                                   return Schedule{constant, {.needs_validations = true}, Plateau(options)};
+                                 });
+    registry.add<OneCycleOptions>("onecycle", "Rises and then falls, each time along half a cosine (Smith and Topin 2017).",
+                                  [](const OneCycleOptions& options) {
+                                    const double first = 1 / options.div_factor;
+                                    const double last = 1 / (options.div_factor * options.final_div_factor);
+                                    return Schedule{[=](const Point& point) { return one_cycle(options, point); },
+                                                    {.has_own_warmup = true},
+                                                    {},
+                                                    {{"initial_lr", first}, {"max_lr", 1}, {"min_lr", last}}};
+                                  });
     return registry;
   }();
   return all;
@@ -185,31 +161,42 @@ const LrSchedulerRegistry& schedules() {
 
 }  // namespace
 
-const RegistryBase& lr_scheduler_registry() { return schedules(); }
-
-LrScheduleTraits traits_of(const ComponentConfig& component) {
-  const auto schedule = schedules().make(component);
-  return {.has_own_warmup = schedule->has_own_warmup(),
-          .needs_validations = schedule->plateau().has_value(),
-          .last_drop = schedule->last_drop()};
+void PlateauOptions::describe(KeyTable& keys) {
+  keys.add("factor", factor,
+           {.min = 0, .max = 1, .max_excluded = true, .doc = "Factor by which each reduction multiplies the learning rate."});
+  keys.add(
+      "patience", patience,
+      {.min = 0,
+       .unit = "validations",
+       .doc = "Consecutive validations without improvement of checkpoint.monitor that are tolerated; one more reduces the learning rate."});
+  keys.add("threshold", threshold, {.min = 0, .doc = "An improvement over the best validation counts only if it is larger than this."});
+  keys.add_choice("threshold_mode", is_relative, {{"rel", true}, {"abs", false}},
+                  {.doc = "rel: threshold is a fraction of the best value; abs: it is in the metric's own unit."});
+  keys.add("cooldown", cooldown,
+           {.min = 0, .unit = "validations", .doc = "Number of validations after a reduction that do not count towards patience."});
+  keys.add("min_factor", min_factor, {.min = 0, .max = 1, .doc = "Lower limit of the learning rate, as a fraction of the optimizer's lr."});
 }
 
+const RegistryBase& lr_scheduler_registry() { return schedules(); }
+
+LrScheduleTraits traits_of(const ComponentConfig& component) { return schedules().make(component).traits; }
+
 LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOptions& options, int64_t total_steps, int64_t steps_per_epoch) {
-  const std::shared_ptr<const Schedule> schedule = schedules().make(component);
+  const auto schedule = schedules().make(component);
   const int64_t warmup = options.length(steps_per_epoch);
   if (warmup >= total_steps) {
     throw OptionError("warmup",
                       fmt::format("the warm-up of {} must be shorter than the training run of {}; shorten the warm-up or train longer",
                                   counted(warmup, "step"), counted(total_steps, "step")));
   }
-  const auto factor = [schedule, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {
+  const auto factor = [of_point = schedule.factor, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));
     const int64_t bounded = std::min(step, total_steps);
-    return schedule->factor({.step = bounded - warmup,
-                             .num_steps = total_steps - warmup,
-                             .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
+    return of_point({.step = bounded - warmup,
+                     .num_steps = total_steps - warmup,
+                     .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
   };
-  return {factor, schedule->group_factors(), schedule->plateau()};
+  return {factor, schedule.group_factors, schedule.plateau};
 }
 
 std::function<double(int64_t step)> make_lr_factor(const ComponentConfig& schedule, int64_t total_steps, int64_t steps_per_epoch,

@@ -33,6 +33,8 @@ struct PlateauOptions {
   bool is_relative = true;  // whether `threshold` is a fraction of the best value, or in the metric's unit
   int64_t cooldown = 0;     // number of validations after a reduction that are not counted
   double min_factor = 0;    // lower limit of factor()
+
+  void describe(KeyTable& keys);
 };
 
 class Plateau {
