@@ -53,7 +53,9 @@ struct BatchNormOptions {
 // num_batches_tracked. Semantics of torch.nn.BatchNorm2d (affine, tracking running statistics).
 class BatchNorm2d : public torch::nn::Module {
  public:
-  explicit BatchNorm2d(int64_t num_channels, const BatchNormOptions& options = {});
+  // `group`: normalises the batches of its ranks together, see batch_norms(); null: the batch of this rank.
+  explicit BatchNorm2d(int64_t num_channels, const BatchNormOptions& options = {},
+                       std::shared_ptr<const distributed::ProcessGroup> group = nullptr);
   // Throws UsageError in training if a channel has only one value, because its variance is undefined. An empty batch gives an empty output
   // and zero gradients, and does not change the running statistics.
   torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
@@ -79,29 +81,27 @@ class BatchNorm2d : public torch::nn::Module {
 
   // Whether the running statistics are the average over all batches (without a momentum).
   bool averages_all_batches() const { return !options_.momentum; }
+  // Whether batches of several ranks are normalised together.
+  bool is_joined() const { return group_ != nullptr; }
   // Sets whether training updates the running statistics and num_batches_tracked; the default is true.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
 
   torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
- protected:
-  double eps() const { return options_.eps; }
+ private:
+  torch::Tensor normalise(const torch::Tensor& x);
   // The weight of the next batch in the running statistics.
   double next_batch_weight() const;
   void count_batch();
   // The running mean and variance that a training batch updates: copies if the batch must not change the layer's own.
   std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
-  // The ranks whose batches are normalised together in training; null: only this rank.
-  virtual std::shared_ptr<const distributed::ProcessGroup> joined_group() const { return nullptr; }
-  virtual torch::Tensor normalise(const torch::Tensor& x);
-
- private:
   torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
   fused_norm::Layer evaluation_layer() const;
   torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, bool relu);
   void check_count(const torch::Tensor& x) const;
 
   BatchNormOptions options_;
+  std::shared_ptr<const distributed::ProcessGroup> group_;  // null: of one rank
   bool is_fused_ = false;
   std::shared_ptr<const fused_norm::GpuKernels> gpu_;
   bool has_frozen_statistics_ = false;

@@ -38,7 +38,7 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   // The seeds do not matter: the initial values are replaced, and predictions do not use dropout.
   const models::BuildContext context{.init_generator = at::make_generator<at::CPUGeneratorImpl>(0),
                                      .dropout_generator = at::globalContext().defaultGenerator(placement.device).clone(),
-                                     .norm = nn::local_batch_norm()};
+                                     .norm = nn::batch_norms()};
   try {
     const nn::NoInitialValues values_are_loaded;
     auto model = models::model_registry().make(description.model, context);

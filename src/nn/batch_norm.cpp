@@ -8,12 +8,14 @@
 
 #include "nn/fused_norm/gpu.h"
 #include "nn/layers.h"
+#include "nn/sync_batch_norm.h"
 #include "trainer/error.h"
 #include "trainer/torch.h"
 
 namespace trainer::nn {
 
-BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) : options_(options) {
+BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options, std::shared_ptr<const distributed::ProcessGroup> group)
+    : options_(options), group_(group && group->size() > 1 ? std::move(group) : nullptr) {
   const auto ones = torch::ones({num_channels});
   weight = options.learns_weight ? register_parameter("weight", ones) : register_buffer("weight", ones);
   bias = register_parameter("bias", torch::zeros({num_channels}));
@@ -23,9 +25,9 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) 
 }
 
 torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
-  const bool is_empty = x.numel() == 0 && !(is_training() && joined_group());
+  const bool is_empty = x.numel() == 0 && !(is_training() && group_);
   // An observer needs the normalised values before the ReLU, which could hide an infinite value.
-  if (is_fused_ && !is_empty && !has_observer()) {
+  if (is_fused_ && !is_empty && LayerObserver::current() == nullptr) {
     auto layer = evaluation_layer();
     if (fused_norm::supports(x, residual, layer)) return apply_fused(x, residual, std::move(layer), relu);
   }
@@ -35,7 +37,7 @@ torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& re
 }
 
 fused_norm::Layer BatchNorm2d::evaluation_layer() const {
-  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps(), .gpu = gpu_};
+  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = options_.eps, .gpu = gpu_};
 }
 
 fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
@@ -45,7 +47,7 @@ fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
 torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, bool relu) {
   if (is_training()) {
     layer.is_training = true;
-    layer.group = joined_group();
+    layer.group = group_;
     if (!layer.group) check_count(x);
     layer.batch_weight = next_batch_weight();
     std::tie(layer.running_mean, layer.running_var) = statistics_to_update();
@@ -56,6 +58,12 @@ torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tens
 }
 
 torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
+  if (is_training() && group_) {
+    const auto [mean, var] = statistics_to_update();
+    const auto y = normalise_over_ranks(x, weight, bias, {group_, mean, var, next_batch_weight(), options_.eps});
+    count_batch();
+    return y;
+  }
   double batch_weight = 0;
   auto statistics = std::pair(running_mean, running_var);
   if (is_training() && x.numel() > 0) {
@@ -64,7 +72,7 @@ torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
     statistics = statistics_to_update();
     count_batch();
   }
-  return at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, eps(),
+  return at::batch_norm(x, weight, bias, statistics.first, statistics.second, is_training(), batch_weight, options_.eps,
                         at::globalContext().userEnabledCuDNN());
 }
 
@@ -84,19 +92,6 @@ std::pair<torch::Tensor, torch::Tensor> BatchNorm2d::statistics_to_update() cons
   return {running_mean.clone(), running_var.clone()};
 }
 
-namespace {
-
-thread_local BatchCounts* current_counts = nullptr;
-
-}  // namespace
-
-BatchCounts::BatchCounts() {
-  TORCH_CHECK(current_counts == nullptr, "this thread already has a BatchCounts; destroy it before creating another");
-  current_counts = this;
-}
-
-BatchCounts::~BatchCounts() { current_counts = nullptr; }
-
 void BatchCounts::add() {
   if (!counts_.empty()) at::_foreach_add_(counts_, 1);
   counts_.clear();
@@ -105,8 +100,8 @@ void BatchCounts::add() {
 void BatchNorm2d::count_batch() {
   if (!updates_statistics_) return;
   // BatchCounts::add() counts later. Without a momentum, the weight of the next batch depends on the count, so the count must be exact now.
-  if (current_counts != nullptr && options_.momentum) {
-    auto& counts = current_counts->counts_;
+  if (auto* current = BatchCounts::current(); current != nullptr && options_.momentum) {
+    auto& counts = current->counts_;
     const auto is_this = [this](const torch::Tensor& count) { return count.is_same(num_batches_tracked); };
     if (std::ranges::none_of(counts, is_this)) return counts.push_back(num_batches_tracked);
   }
@@ -157,9 +152,10 @@ bool is_libtorch_batch_norm(const torch::nn::Module& module) {
          module.as<torch::nn::BatchNorm3d>() != nullptr;
 }
 
-NormFactory local_batch_norm() {
-  return NormFactory(
-      [](int64_t num_channels, const BatchNormOptions& options) { return std::make_shared<BatchNorm2d>(num_channels, options); });
+NormFactory batch_norms(std::shared_ptr<const distributed::ProcessGroup> group) {
+  return NormFactory([group = std::move(group)](int64_t num_channels, const BatchNormOptions& options) {
+    return std::make_shared<BatchNorm2d>(num_channels, options, group);
+  });
 }
 
 void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda, c10::DeviceType device_type) {

@@ -1,6 +1,5 @@
 #pragma once
-// Operations on all batch normalisations of a network (trainer/nn.h). Networks create their norm layers through a NormFactory and do not
-// depend on the kind: local (this file) or synchronised across ranks (nn/sync_batch_norm.h).
+// Operations on all batch normalisations of a network (trainer/nn.h).
 
 #include <ATen/core/ivalue.h>
 #include <torch/types.h>
@@ -11,6 +10,7 @@
 
 #include "device/cuda_module.h"
 #include "nn/fused_norm/fused_norm.h"
+#include "nn/of_thread.h"
 #include "trainer/distributed.h"
 #include "trainer/nn.h"
 
@@ -33,12 +33,8 @@ class FrozenStatistics {
 
 // While an object exists, add() increments num_batches_tracked instead of this thread's forward passes, except in layers without a momentum
 // and when a layer runs again before add(). On a GPU, add() needs one kernel instead of one per layer.
-class BatchCounts {
+class BatchCounts : public OfThread<BatchCounts> {
  public:
-  BatchCounts();
-  ~BatchCounts();
-  BatchCounts(const BatchCounts&) = delete;
-  BatchCounts& operator=(const BatchCounts&) = delete;
   // Increments the counters of the layers that have run since the last call.
   void add();
 
@@ -50,7 +46,12 @@ class BatchCounts {
 // Whether `module` is a torch::nn::BatchNorm1d, BatchNorm2d or BatchNorm3d.
 bool is_libtorch_batch_norm(const torch::nn::Module& module);
 
-NormFactory local_batch_norm();
+// Collective in training if `group` has several ranks: every rank calls forward with its part of the batch, of any size including 0 (on
+// CUDA, not 0 on the first rank), and then backward. forward runs one all_gather; backward sums once over the ranks, or not at all if the
+// input needs no gradient. Output, gradient of the input and running statistics are those of one rank with the joined batch; the statistics
+// are bitwise the same on all ranks. Gradients of weight and bias are sums over this rank's part only. In eval mode the layers behave like
+// those of one rank. In training, forward throws UsageError on all ranks if a channel has fewer than two values over all ranks.
+NormFactory batch_norms(std::shared_ptr<const distributed::ProcessGroup> group = nullptr);
 
 // Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`. `cuda`: for a network on a GPU, whose type is
 // `device_type`; must outlive the network.

@@ -42,7 +42,8 @@ std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) c
 }
 
 torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual) {
-  const bool may_fold = norm.uses_fused_operator() && !norm.is_training() && !at::GradMode::is_enabled() && !has_observer();
+  const bool may_fold =
+      norm.uses_fused_operator() && !norm.is_training() && !at::GradMode::is_enabled() && LayerObserver::current() == nullptr;
   const auto input = may_fold ? in_autocast_type(x) : x;
   const auto tile = may_fold ? convolution.winograd_tile(input) : std::nullopt;
   if (!tile) return norm.forward_relu(convolution.forward(input), residual);
@@ -118,34 +119,20 @@ class Conversion : public torch::autograd::Function<Conversion> {
   }
 };
 
-thread_local const WeightCasts* current_casts = nullptr;
-
 }  // namespace
 
 WeightCasts::WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype) {
-  TORCH_CHECK(current_casts == nullptr, "this thread already has a WeightCasts; destroy it before creating another");
   const auto casts = Conversion::apply(at::TensorList(weights), dtype);
   for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), Cast{casts[i], weights[i]._version()});
-  current_casts = this;
 }
-
-WeightCasts::~WeightCasts() { current_casts = nullptr; }
 
 torch::Tensor used_weight(const torch::Tensor& weight) {
-  if (current_casts == nullptr || !weight.defined() || !at::autocast::is_autocast_enabled(weight.device().type())) return weight;
-  const auto cast = current_casts->casts_.find(weight.unsafeGetTensorImpl());
-  const bool is_current = cast != current_casts->casts_.end() && cast->second.version == weight._version();
+  const auto* current = WeightCasts::current();
+  if (current == nullptr || !weight.defined() || !at::autocast::is_autocast_enabled(weight.device().type())) return weight;
+  const auto cast = current->casts_.find(weight.unsafeGetTensorImpl());
+  const bool is_current = cast != current->casts_.end() && cast->second.version == weight._version();
   return is_current ? cast->second.value : weight;
 }
-
-namespace {
-
-thread_local bool are_values_initialised = true;
-
-}  // namespace
-
-NoInitialValues::NoInitialValues() { are_values_initialised = false; }
-NoInitialValues::~NoInitialValues() { are_values_initialised = true; }
 
 void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
   const int64_t fan_out = weight.numel() / weight.size(1);
@@ -153,7 +140,7 @@ void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
 }
 
 void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator) {
-  if (!are_values_initialised) return;
+  if (NoInitialValues::current() != nullptr) return;
   const torch::NoGradGuard no_grad;
   const int64_t fan_in = weight.numel() / weight.size(0);
   const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
@@ -162,7 +149,7 @@ void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator ge
 }
 
 void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator) {
-  if (!are_values_initialised) return;
+  if (NoInitialValues::current() != nullptr) return;
   const torch::NoGradGuard no_grad;
   tensor.normal_(mean, std, std::move(generator));
 }
@@ -180,7 +167,7 @@ void init_convolutions_(const torch::nn::Module& network, const at::Generator& g
 }
 
 void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator) {
-  if (!are_values_initialised) return;
+  if (NoInitialValues::current() != nullptr) return;
   const torch::NoGradGuard no_grad;
   // Applies the inverse of the normal distribution function to a uniform number between the function's values at both limits.
   constexpr double kLimit = 2;
@@ -193,7 +180,7 @@ void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator
 }
 
 void uniform_(torch::Tensor tensor, double bound, at::Generator generator) {
-  if (!are_values_initialised) return;
+  if (NoInitialValues::current() != nullptr) return;
   const torch::NoGradGuard no_grad;
   tensor.uniform_(-bound, bound, std::move(generator));
 }
@@ -269,23 +256,8 @@ torch::Tensor Dropout::forward(const torch::Tensor& x) {
   return observed(*this, x * mask);
 }
 
-namespace {
-
-thread_local LayerObserver* current = nullptr;
-
-}  // namespace
-
-LayerObserver::LayerObserver(See see) : see_(std::move(see)) {
-  TORCH_CHECK(current == nullptr, "this thread already has a LayerObserver; destroy it before creating another");
-  current = this;
-}
-
-LayerObserver::~LayerObserver() { current = nullptr; }
-
-bool has_observer() { return current != nullptr; }
-
 torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output) {
-  if (current != nullptr) current->see_(layer, output);
+  if (const auto* observer = LayerObserver::current()) observer->see_(layer, output);
   return output;
 }
 

@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "nn/convolution/convolution.h"
+#include "nn/of_thread.h"
 #include "trainer/nn.h"
 #include "trainer/torch.h"
 
@@ -20,13 +22,10 @@ std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
 // While an object exists, the layers on this thread use copies of their weights in autocast's type. One kernel converts all weights;
 // autocast itself would use one kernel per weight. In the backward pass, all weights receive their gradients together, after the last
 // gradient has been computed; until then the gradients in autocast's type are also kept in memory.
-class WeightCasts {
+class WeightCasts : public OfThread<WeightCasts> {
  public:
   // `weights`: the result of trained_weights().
   WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype);
-  ~WeightCasts();
-  WeightCasts(const WeightCasts&) = delete;
-  WeightCasts& operator=(const WeightCasts&) = delete;
 
  private:
   friend torch::Tensor used_weight(const torch::Tensor& weight);
@@ -44,32 +43,20 @@ torch::Tensor used_weight(const torch::Tensor& weight);
 // While an object exists, the functions of trainer/nn.h that initialise tensors do nothing on this thread: for a network whose values are
 // then read from a file. LibTorch allocates large tensors without touching their memory, so that a file whose sizes do not fit is refused
 // before it has cost memory or time.
-class NoInitialValues {
- public:
-  NoInitialValues();
-  ~NoInitialValues();
-  NoInitialValues(const NoInitialValues&) = delete;
-  NoInitialValues& operator=(const NoInitialValues&) = delete;
-};
+class NoInitialValues : public OfThread<NoInitialValues> {};
 
 // Observes the output of each layer, to search for non-finite values. Costs nothing while no observer exists. While an observer exists, it
 // calls `see` with every layer of src/nn (convolution, linear, attention, normalisation, dropout, DropPath) that this thread applies, and
-// with the layer's output. Observers must not be nested.
-class LayerObserver {
+// with the layer's output.
+class LayerObserver : public OfThread<LayerObserver> {
  public:
   using See = std::function<void(const torch::nn::Module& layer, const torch::Tensor& output)>;
-  explicit LayerObserver(See see);
-  ~LayerObserver();
-  LayerObserver(const LayerObserver&) = delete;
-  LayerObserver& operator=(const LayerObserver&) = delete;
+  explicit LayerObserver(See see) : see_(std::move(see)) {}
 
  private:
   friend torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);
   See see_;
 };
-
-// Whether this thread has an observer.
-bool has_observer();
 
 // Shows the output to this thread's observer, if there is one, and returns it. Every layer must pass its output through this function.
 torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);

@@ -19,14 +19,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using GroupPtr = std::shared_ptr<const distributed::ProcessGroup>;
 
-// The state of a layer that one forward pass uses.
-struct LayerState {
-  GroupPtr group;
-  torch::Tensor running_mean, running_var;
-  double batch_weight;
-  double eps;
-};
-
 // Gradients of this rank's part of the batch; `weight` and `bias` are [C], `input` is undefined if it is not needed.
 struct Gradients {
   torch::Tensor input, weight, bias;
@@ -265,7 +257,7 @@ bool convert(const std::shared_ptr<torch::nn::Module>& module, const std::string
 }  // namespace
 
 bool is_joined(const torch::nn::Module& layer) {
-  const auto* own = dynamic_cast<const SyncBatchNorm*>(&layer);
+  const auto* own = dynamic_cast<const BatchNorm2d*>(&layer);
   return own != nullptr ? own->is_joined() : ConvertedLayers::all().contains(layer);
 }
 
@@ -289,23 +281,11 @@ void convert_sync_batch_norm(torch::nn::Module& module, GroupPtr group) {
   for (const auto& item : module.named_modules(/*name_prefix=*/{}, /*include_self=*/false)) convert_one(item.value(), item.key());
 }
 
-SyncBatchNorm::SyncBatchNorm(int64_t num_channels, GroupPtr group, const BatchNormOptions& options)
-    : BatchNorm2d(num_channels, options), group_(std::move(group)) {}
-
-torch::Tensor SyncBatchNorm::normalise(const torch::Tensor& x) {
-  if (!is_training() || !is_joined()) return BatchNorm2d::normalise(x);
+torch::Tensor normalise_over_ranks(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                                   const LayerState& layer) {
   TORCH_CHECK(x.dim() >= 2 && x.size(1) == weight.numel(), "batch normalisation of ", weight.numel(),
               " channels received an input of shape ", x.sizes());
-  const auto [mean, var] = statistics_to_update();
-  torch::Tensor y = Normalisation::apply(x, weight, bias, LayerState{group_, mean, var, next_batch_weight(), eps()});
-  count_batch();
-  return y;
-}
-
-NormFactory sync_batch_norm(std::shared_ptr<const distributed::ProcessGroup> group) {
-  return NormFactory([group = std::move(group)](int64_t num_channels, const BatchNormOptions& options) {
-    return std::make_shared<SyncBatchNorm>(num_channels, group, options);
-  });
+  return Normalisation::apply(x, weight, bias, layer);
 }
 
 }  // namespace trainer::nn

@@ -16,7 +16,7 @@ int main(int argc, char** argv) try {
   using namespace trainer;
   if (argc != 5) return 2;
   const auto text = "{name: " + std::string(argv[1]) + ", " + argv[2] + "}";
-  const models::BuildContext context{at::detail::createCPUGenerator(1), at::detail::createCPUGenerator(2), nn::local_batch_norm()};
+  const models::BuildContext context{at::detail::createCPUGenerator(1), at::detail::createCPUGenerator(2), nn::batch_norms()};
   const auto model = models::model_registry().make(testing::read_component(models::model_registry(), text), context);
   const auto tree = checkpoint::load(argv[3]);
   const state::View view(tree, argv[3]);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "distributed/shared_memory.h"
 #include "inference/place_model.h"
+#include "nn/batch_norm.h"
 #include "nn/sync_batch_norm.h"
 #include "train/engine/failure_message.h"
 #include "trainer/error.h"
@@ -157,7 +158,7 @@ std::shared_ptr<models::Model> build_model(const MakeModel& make_model, const at
   torch::manual_seed(seed);
   auto model = make_model({.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
                            .dropout_generator = dropout_generator,
-                           .norm = options.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
+                           .norm = nn::batch_norms(options.sync_batch_norm ? ranks.batch_norm : nullptr)});
   if (model == nullptr) throw UsageError("the function that makes the network returned null");
   if (options.sync_batch_norm) nn::convert_sync_batch_norm(*model, ranks.batch_norm);
   return model;

@@ -30,7 +30,7 @@ torch::Tensor first_layer_without_data() {
   const auto component = testing::SmallSession(kFitText).context.experiment().model.component;
   auto generator = at::detail::createCPUGenerator(1);
   return models::model_registry()
-      .make(component, {.init_generator = generator, .dropout_generator = generator, .norm = nn::local_batch_norm()})
+      .make(component, {.init_generator = generator, .dropout_generator = generator, .norm = nn::batch_norms()})
       ->named_buffers()["whiten.weight"];
 }
 

@@ -16,7 +16,7 @@ std::shared_ptr<models::Model> make_model(const std::string& yaml) {
   return models::model_registry().make(testing::read_component(models::model_registry(), yaml),
                                        {.init_generator = at::make_generator<at::CPUGeneratorImpl>(1),
                                         .dropout_generator = at::make_generator<at::CPUGeneratorImpl>(2),
-                                        .norm = nn::local_batch_norm()});
+                                        .norm = nn::batch_norms()});
 }
 
 TEST(TorchScript, EveryKindOfNetworkIsTraced) {

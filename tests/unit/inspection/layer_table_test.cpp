@@ -14,8 +14,8 @@ namespace {
 
 LayerTable table_of(const std::string& name, const std::string& keys, int64_t size) {
   const auto component = testing::read_component(models::model_registry(), "{name: " + name + ", " + keys + "}");
-  const auto model = models::model_registry().make(
-      component, {at::detail::createCPUGenerator(1), at::detail::createCPUGenerator(2), nn::local_batch_norm()});
+  const auto model =
+      models::model_registry().make(component, {at::detail::createCPUGenerator(1), at::detail::createCPUGenerator(2), nn::batch_norms()});
   return make_layer_table(*model, torch::zeros({1, 3, size, size}));
 }
 

@@ -15,7 +15,7 @@
 namespace trainer::models::test {
 
 inline BuildContext make_context(uint64_t seed = 1) {
-  return {at::detail::createCPUGenerator(seed), at::detail::createCPUGenerator(seed + 1000), nn::local_batch_norm()};
+  return {at::detail::createCPUGenerator(seed), at::detail::createCPUGenerator(seed + 1000), nn::batch_norms()};
 }
 
 // Builds the network of that name. `options`: its options as in an experiment file: "key: value, …".

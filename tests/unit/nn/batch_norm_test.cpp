@@ -54,7 +54,7 @@ class BatchNormAgainstTorch : public ::testing::TestWithParam<torch::MemoryForma
     EXPECT_TRUE(ours.is_contiguous(GetParam()));
   }
 
-  BatchNormPtr ours_ = local_batch_norm()(kNormChannels);
+  BatchNormPtr ours_ = batch_norms()(kNormChannels);
   torch::nn::BatchNorm2d theirs_{kNormChannels};
 };
 
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(MemoryFormats, BatchNormAgainstTorch,
 TEST(BatchNorm, FrozenStatisticsAreUsedAndKeptInTraining) {
   BatchNorm2d in_evaluation(kNormChannels);
   in_evaluation.eval();
-  const auto frozen = local_batch_norm()(kNormChannels);
+  const auto frozen = batch_norms()(kNormChannels);
   for (auto* norm : {&in_evaluation, frozen.get()}) {
     norm->running_mean.fill_(0.5);
     norm->running_var.fill_(2.0);
@@ -114,7 +114,7 @@ TEST(BatchNorm, UsesEpsAndMomentum) {
 }
 
 TEST(BatchNorm, StateHasPyTorchsNamesInItsOrder) {
-  const auto norm = local_batch_norm()(kNormChannels);
+  const auto norm = batch_norms()(kNormChannels);
   EXPECT_EQ(norm->named_parameters().keys(), (std::vector<std::string>{"weight", "bias"}));
   EXPECT_EQ(norm->named_buffers().keys(), (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}));
   EXPECT_TRUE(at::equal(norm->weight, torch::ones(kNormChannels)));
@@ -122,7 +122,7 @@ TEST(BatchNorm, StateHasPyTorchsNamesInItsOrder) {
 }
 
 TEST(BatchNorm, CountStaysAnIntegerWhenTheTypeChanges) {
-  const auto norm = local_batch_norm()(kNormChannels);
+  const auto norm = batch_norms()(kNormChannels);
   torch::nn::Sequential network(norm);
   norm->num_batches_tracked.fill_(123457);
   network->to(torch::kBFloat16);
@@ -136,7 +136,7 @@ TEST(BatchNorm, CountStaysAnIntegerWhenTheTypeChanges) {
 }
 
 TEST(BatchNorm, AcceptsBfloat16WithFloat32Weights) {
-  const auto norm = local_batch_norm()(kNormChannels);
+  const auto norm = batch_norms()(kNormChannels);
   const torch::Tensor x = norm_input(1, torch::kFloat32).to(torch::kBFloat16);
   const torch::Tensor y = norm->forward(x);
   EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
@@ -144,7 +144,7 @@ TEST(BatchNorm, AcceptsBfloat16WithFloat32Weights) {
 }
 
 TEST(BatchNorm, RefusesToTrainOnOneValuePerChannel) {
-  const auto norm = local_batch_norm()(kNormChannels);
+  const auto norm = batch_norms()(kNormChannels);
   const torch::Tensor single = torch::zeros({1, kNormChannels, 1, 1});
   EXPECT_THROW(norm->forward(single), UsageError);
   EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
@@ -154,7 +154,7 @@ TEST(BatchNorm, RefusesToTrainOnOneValuePerChannel) {
 
 TEST(BatchNorm, EmptyBatchHasZeroGradientsAndDoesNotChangeRunningStatistics) {
   for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
-    const auto norm = local_batch_norm()(kNormChannels);
+    const auto norm = batch_norms()(kNormChannels);
     const torch::Tensor x = torch::zeros({0, kNormChannels, 3, 6}).contiguous(format).requires_grad_();
     const torch::Tensor y = norm->forward(x);
     EXPECT_EQ(y.sizes(), x.sizes());
@@ -169,7 +169,7 @@ TEST(BatchNorm, EmptyBatchHasZeroGradientsAndDoesNotChangeRunningStatistics) {
 }
 
 TEST(BatchNorm, WhileStatisticsAreFrozenBatchesDoNotUpdateThem) {
-  const auto norm = local_batch_norm()(kNormChannels);
+  const auto norm = batch_norms()(kNormChannels);
   const auto x = norm_input(1, torch::kFloat32);
   const auto normalised = norm->forward(x);
   const auto mean = norm->running_mean.clone();

@@ -282,7 +282,7 @@ TEST(FusedNorm, RanksComputeWhatOneRankDoes) {
     testing::run_ranks(static_cast<int>(shards.size()), [&, has_residual = has_residual, kernels = kernels, dtype = dtype](auto& groups) {
       const auto rank = static_cast<size_t>(groups.world()->rank());
       const int64_t first = rank == 0 ? 0 : 3;
-      SyncBatchNorm norm(8, groups.world());
+      BatchNorm2d norm(8, {}, groups.world());
       set_state(norm, dtype == torch::kFloat64 ? dtype : torch::kFloat32);
       norm.use_fused_operator(gpu_kernels(kernels));
       const auto part = [&](uint64_t seed) {
@@ -313,7 +313,7 @@ TEST(FusedNorm, RanksComputeWhatOneRankDoes) {
 TEST(FusedNorm, RanksRefuseASingleValuePerChannel) {
   for (const auto kernels : {Kernels::kCpu, Kernels::kGpu}) {
     testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
-      SyncBatchNorm norm(8, groups.world());
+      BatchNorm2d norm(8, {}, groups.world());
       norm.use_fused_operator(gpu_kernels(kernels));
       const auto x = at::zeros({groups.world()->rank() == 0 ? 1 : 0, 8, 1, 1}).contiguous(torch::MemoryFormat::ChannelsLast);
       EXPECT_THROW(norm.forward(x), UsageError);

@@ -1,5 +1,3 @@
-#include "nn/sync_batch_norm.h"
-
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "nn/batch_norm.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 
@@ -100,7 +99,7 @@ std::vector<Outcome> synchronised(const Steps& steps) {
   std::vector<Outcome> outcomes(steps.shards.size());
   run_ranks(num_ranks, [&](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    SyncBatchNorm norm(kChannels, groups.world(), {.eps = kEps, .momentum = steps.momentum});
+    BatchNorm2d norm(kChannels, {.eps = kEps, .momentum = steps.momentum}, groups.world());
     outcomes[static_cast<size_t>(rank)] =
         take_steps(norm, steps, [&](const torch::Tensor& joined) { return shard_of(joined, steps.shards, rank); });
   });
@@ -220,7 +219,7 @@ TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
       at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
       at::autocast::set_autocast_enabled(at::kCPU, true);
       const int rank = groups.world()->rank();
-      SyncBatchNorm norm(kChannels, groups.world());
+      BatchNorm2d norm(kChannels, {}, groups.world());
       ranks[static_cast<size_t>(rank)] =
           take_steps(norm, steps, [&](const torch::Tensor& joined) { return shard_of(joined, steps.shards, rank); });
       EXPECT_EQ(norm.weight.grad().scalar_type(), torch::kFloat32);
@@ -294,7 +293,7 @@ class CollectiveCounter {
 TEST(SyncBatchNorm, OneCollectiveForwardAndOneBackward) {
   run_ranks(2, [](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    SyncBatchNorm norm(kChannels, groups.world());
+    BatchNorm2d norm(kChannels, {}, groups.world());
     const torch::Tensor x = random_values(3 * rank, 1).to(torch::kFloat32);
     const CollectiveCounter counter;
     using Names = std::vector<std::string>;
@@ -322,7 +321,7 @@ TEST(SyncBatchNorm, OneCollectiveForwardAndOneBackward) {
 
 TEST(SyncBatchNorm, FrozenParametersGetNoGradient) {
   run_ranks(2, [](ProcessGroups& groups) {
-    SyncBatchNorm norm(kChannels, groups.world());
+    BatchNorm2d norm(kChannels, {}, groups.world());
     norm.weight.requires_grad_(false);
     const torch::Tensor x = random_values(2, 1).to(torch::kFloat32).requires_grad_();
     norm.forward(x).square().sum().backward();
@@ -335,7 +334,7 @@ TEST(SyncBatchNorm, FrozenParametersGetNoGradient) {
 TEST(SyncBatchNorm, EmptyPartHasZeroGradients) {
   run_ranks(2, [](ProcessGroups& groups) {
     const bool is_empty = groups.world()->rank() == 0;
-    SyncBatchNorm norm(kChannels, groups.world());
+    BatchNorm2d norm(kChannels, {}, groups.world());
     const torch::Tensor x = random_values(is_empty ? 0 : 2, 1).to(torch::kFloat32).requires_grad_();
     norm.forward(x).square().sum().backward();
     EXPECT_EQ(x.grad().sizes(), x.sizes());
@@ -351,7 +350,7 @@ TEST(SyncBatchNorm, AcceptsStridedInputsAndGradients) {
   std::vector<torch::Tensor> outputs(2), gradients(2);
   run_ranks(2, [&](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    SyncBatchNorm norm(kChannels, groups.world(), {.eps = kEps});
+    BatchNorm2d norm(kChannels, {.eps = kEps}, groups.world());
     norm.to(torch::kFloat64);
     {
       const torch::NoGradGuard no_grad;
@@ -376,7 +375,7 @@ TEST(SyncBatchNorm, AcceptsStridedInputsAndGradients) {
 TEST(SyncBatchNorm, TwoValuesPerChannelOverAllRanksSufficeAndOneIsRefusedByAllRanks) {
   run_ranks(2, [](ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    const auto norm = sync_batch_norm(groups.world())(kChannels);
+    const auto norm = batch_norms(groups.world())(kChannels);
     norm->forward(torch::ones({1, kChannels, 1, 1}));
     EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);
     const torch::Tensor mean = norm->running_mean.clone();
@@ -397,7 +396,7 @@ TEST(SyncBatchNorm, FrozenStatisticsNeedNoOtherRank) {
   for (const bool is_fused : {false, true}) {
     run_ranks(2, [&](ProcessGroups& groups) {
       if (groups.world()->rank() == 1) return;
-      SyncBatchNorm norm(8, groups.world());
+      BatchNorm2d norm(8, {}, groups.world());
       if (is_fused) norm.use_fused_operator();
       norm.freeze_statistics();
       norm.train();

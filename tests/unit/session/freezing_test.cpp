@@ -27,7 +27,7 @@ config::Experiment read(const std::string& model, const std::vector<std::string>
 
 std::shared_ptr<models::Model> build(const config::Experiment& experiment) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
-  return models::model_registry().make(experiment.model.component, {generator, generator, nn::local_batch_norm()});
+  return models::model_registry().make(experiment.model.component, {generator, generator, nn::batch_norms()});
 }
 
 std::vector<torch::Tensor> freeze(const config::Experiment& experiment, models::Model& model) {
