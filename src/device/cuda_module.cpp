@@ -6,13 +6,6 @@
 #include "trainer/error.h"
 
 namespace trainer::device {
-namespace {
-
-constexpr const char* kOtherVersion =
-    "libtrainer_cuda.so and this program have different versions; unpack the bundle again, or build both again";
-
-}  // namespace
-
 CudaAccess open_cuda_module() {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return {};
   // The module is found by the run path of the library or program that contains this code. RTLD_GLOBAL is needed because LibTorch's CUDA
@@ -21,21 +14,13 @@ CudaAccess open_cuda_module() {
   if (library == nullptr)
     return {.refusal = fmt::format("{}; for GPUs use the -cuda bundle, or run scripts/setup.sh --cuda and build again", dlerror())};
   const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(library, kCudaModuleEntry));
-  if (entry == nullptr) return {.refusal = kOtherVersion};
+  if (entry == nullptr)
+    return {.refusal = "libtrainer_cuda.so and this program have different versions; unpack the bundle again, or build both again"};
   const CudaModule* module = entry();
   if (const auto refusal = module->refusal(); !refusal.empty()) {
     return {.refusal = refusal + "; nvidia-smi shows the driver's version and whether it works"};
   }
   return {.module = module->device_count() > 0 ? module : nullptr};
-}
-
-GpuReport read_gpu_report() {
-  void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_NOLOAD);
-  const auto entry = library == nullptr ? nullptr : reinterpret_cast<GpuReportEntry>(dlsym(library, kGpuReportEntry));
-  if (entry == nullptr) throw Error(kOtherVersion);
-  GpuReport report;
-  entry(report);
-  return report;
 }
 
 }  // namespace trainer::device

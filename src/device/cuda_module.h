@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,59 +20,11 @@ class Store;
 
 namespace trainer::device {
 
-// Recorded kernels and copies, which can be replayed on the same addresses. Memory allocated during the recording is kept as long as the
-// graph exists.
-class CudaGraph {
- public:
-  virtual ~CudaGraph() = default;
-  // Replays on the current stream. Random numbers come from the current states of the generators.
-  virtual void replay() = 0;
-};
-
 // The numbers of blocks, and of threads in each block, of a kernel.
 struct LaunchShape {
   std::array<unsigned, 2> blocks;
   std::array<unsigned, 2> threads;
 };
-
-// The module's functions; filled in by device/cuda/cuda_module.cpp.
-struct CudaModule {
-  int (*device_count)() = nullptr;
-  // The CUDA runtime's reason why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
-  std::string (*refusal)() = nullptr;
-  int (*compute_capability_major)(int device) = nullptr;
-  // Why LibTorch cannot use this device, such as a GPU architecture for which it was not built; empty if it can be used.
-  std::string (*device_refusal)(int device) = nullptr;
-  // Peak number of bytes that the caching allocator has allocated for tensors.
-  uint64_t (*peak_memory)(int device) = nullptr;
-  // "0000:3b:00.0"
-  std::string (*pci_bus_id)(int device) = nullptr;
-  void (*set_device)(int device) = nullptr;
-  // Records what `work` submits to the current stream, without executing it; `work` must not synchronize with the device. `generators`: the
-  // device's generators that `work` uses besides the default one. Throws what `work` throws, and c10::Error if the recording fails.
-  std::unique_ptr<CudaGraph> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
-  // Compiles CUDA C++ for a device, and returns its extern "C" kernels of these names. Compiles each text once per process and kind of
-  // device. Throws c10::Error with the compiler's messages.
-  std::vector<const void*> (*compile)(const std::string& source, const std::vector<std::string>& names, int device) = nullptr;
-  // Launches a kernel of compile() on the device's current stream. `argument`: the kernel's only parameter.
-  void (*launch)(const void* kernel, int device, const LaunchShape& shape, const void* argument) = nullptr;
-  // Collective. The backend connects when it is first used.
-  c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
-                                                         std::chrono::milliseconds timeout) = nullptr;
-};
-
-// The name and type of the module's main exported function.
-inline constexpr const char* kCudaModuleEntry = "trainer_cuda_module";
-using CudaModuleEntry = const CudaModule* (*)();
-
-struct CudaAccess {
-  const CudaModule* module = nullptr;  // null if no GPU can be used
-  std::string refusal = {};            // why no GPU can be used, and how to fix it; empty without an NVIDIA driver or a GPU
-};
-
-// If there is an NVIDIA driver, opens the module, and so makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
-// which searches for its CUDA libraries once and caches the result. The module is never closed.
-CudaAccess open_cuda_module();
 
 // Information about the GPUs for `trainer doctor`; training does not use it.
 
@@ -93,11 +44,47 @@ struct GpuReport {
   std::vector<Gpu> gpus;
 };
 
-// The name and type of the module's function that fills the report; it initialises CUDA on each usable GPU.
-inline constexpr const char* kGpuReportEntry = "trainer_gpu_report";
-using GpuReportEntry = void (*)(GpuReport& report);
+// The module's functions; filled in by device/cuda/cuda_module.cpp.
+struct CudaModule {
+  int (*device_count)() = nullptr;
+  // The CUDA runtime's reason why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
+  std::string (*refusal)() = nullptr;
+  int (*compute_capability_major)(int device) = nullptr;
+  // Why LibTorch cannot use this device, such as a GPU architecture for which it was not built; empty if it can be used.
+  std::string (*device_refusal)(int device) = nullptr;
+  // Peak number of bytes that the caching allocator has allocated for tensors.
+  uint64_t (*peak_memory)(int device) = nullptr;
+  // "0000:3b:00.0"
+  std::string (*pci_bus_id)(int device) = nullptr;
+  void (*set_device)(int device) = nullptr;
+  // Records what `work` submits to the current stream, without executing it; `work` must not synchronize with the device. Returns the
+  // function that replays it on the current stream and the same addresses, with random numbers from the current states of the generators.
+  // Memory allocated during the recording is kept as long as that function exists. `generators`: the device's generators that `work` uses
+  // besides the default one. Throws what `work` throws, and c10::Error if the recording fails.
+  std::function<void()> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
+  // Compiles CUDA C++ for a device, and returns its extern "C" kernels of these names. Compiles each text once per process and kind of
+  // device. Throws c10::Error with the compiler's messages.
+  std::vector<const void*> (*compile)(const std::string& source, const std::vector<std::string>& names, int device) = nullptr;
+  // Launches a kernel of compile() on the device's current stream. `argument`: the kernel's only parameter.
+  void (*launch)(const void* kernel, int device, const LaunchShape& shape, const void* argument) = nullptr;
+  // Collective. The backend connects when it is first used.
+  c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
+                                                         std::chrono::milliseconds timeout) = nullptr;
+  // Initialises CUDA on each usable GPU.
+  GpuReport (*gpu_report)() = nullptr;
+};
 
-// Must be called after open_cuda_module() has returned a module.
-GpuReport read_gpu_report();
+// The name and type of the module's main exported function.
+inline constexpr const char* kCudaModuleEntry = "trainer_cuda_module";
+using CudaModuleEntry = const CudaModule* (*)();
+
+struct CudaAccess {
+  const CudaModule* module = nullptr;  // null if no GPU can be used
+  std::string refusal = {};            // why no GPU can be used, and how to fix it; empty without an NVIDIA driver or a GPU
+};
+
+// If there is an NVIDIA driver, opens the module, and so makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
+// which searches for its CUDA libraries once and caches the result. The module is never closed.
+CudaAccess open_cuda_module();
 
 }  // namespace trainer::device

@@ -167,26 +167,21 @@ inline void record(const c10::OperatorHandle& op, const Stack& arguments, const 
   });
 }
 
-class Recording final : public device::CudaGraph {
- public:
-  explicit Recording(const std::function<void()>& work) {
-    recording = &work_;
-    try {
-      work();
-    } catch (...) {
-      recording = nullptr;
-      throw;
-    }
+// CudaModule::record_graph
+inline std::function<void()> record_graph(const std::vector<at::Generator>& /*generators*/, const std::function<void()>& work) {
+  std::vector<std::function<void()>> runs;
+  recording = &runs;
+  try {
+    work();
+  } catch (...) {
     recording = nullptr;
+    throw;
   }
-
-  void replay() override {
-    for (const auto& run : work_) run();
-  }
-
- private:
-  std::vector<std::function<void()>> work_;
-};
+  recording = nullptr;
+  return [runs = std::move(runs)] {
+    for (const auto& run : runs) run();
+  };
+}
 
 // CudaModule::launch
 inline void launch(const void* kernel, int /*device*/, const device::LaunchShape& shape, const void* argument) {
@@ -199,13 +194,8 @@ inline void launch(const void* kernel, int /*device*/, const device::LaunchShape
 
 // A CUDA module whose graphs are recordings, with the kernels of gpu_kernels_on_cpu.h.
 inline const device::CudaModule* recording_module() {
-  static constexpr device::CudaModule kModule{.peak_memory = [](int) { return uint64_t{0}; },
-                                              .record_graph =
-                                                  [](const std::vector<at::Generator>&, const std::function<void()>& work) {
-                                                    return std::unique_ptr<device::CudaGraph>(std::make_unique<Recording>(work));
-                                                  },
-                                              .compile = &on_cpu::compile,
-                                              .launch = &launch};
+  static constexpr device::CudaModule kModule{
+      .peak_memory = [](int) { return uint64_t{0}; }, .record_graph = &record_graph, .compile = &on_cpu::compile, .launch = &launch};
   return &kModule;
 }
 

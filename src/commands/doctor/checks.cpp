@@ -295,7 +295,7 @@ constexpr auto kChecks = std::to_array<Check>({
 Gpus read_gpus() {
   const auto cuda = device::open_cuda_module();
   Gpus gpus{.has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr, .refusal = cuda.refusal};
-  if (cuda.module != nullptr) gpus.report = device::read_gpu_report();
+  if (cuda.module != nullptr) gpus.report = cuda.module->gpu_report();
   return gpus;
 }
 

@@ -12,6 +12,9 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <torch/csrc/cuda/nccl.h>
+
+#include <memory>
 
 #include "device/cuda/compile.h"
 
@@ -62,36 +65,26 @@ std::string pci_bus_id(int device) {
 
 void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); }
 
-class RecordedGraph final : public trainer::device::CudaGraph {
- public:
-  RecordedGraph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
-    for (const auto& generator : generators) graph_.register_generator_state(generator);
-    // The graph allocates memory of its own and cannot use the memory that is cached now, so the cache is emptied.
-    c10::cuda::CUDACachingAllocator::emptyCache();
-    // Thread-local, because in the global mode, a call that is not allowed during a capture, such as waiting for a copy, would also fail in
-    // other threads and invalidate the graph.
-    graph_.capture_begin({}, cudaStreamCaptureModeThreadLocal);
+std::function<void()> record_graph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
+  const auto graph = std::make_shared<at::cuda::CUDAGraph>();
+  for (const auto& generator : generators) graph->register_generator_state(generator);
+  // The graph allocates memory of its own and cannot use the memory that is cached now, so the cache is emptied.
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  // Thread-local, because in the global mode, a call that is not allowed during a capture, such as waiting for a copy, would also fail in
+  // other threads and invalidate the graph.
+  graph->capture_begin({}, cudaStreamCaptureModeThreadLocal);
+  try {
+    work();
+  } catch (...) {
     try {
-      work();
-    } catch (...) {
-      try {
-        graph_.capture_end();
-      } catch (const std::exception&) {
-        // Ignored, because the exception of `work`, which is thrown again, has the reason.
-      }
-      throw;
+      graph->capture_end();
+    } catch (const std::exception&) {
+      // Ignored, because the exception of `work`, which is thrown again, has the reason.
     }
-    graph_.capture_end();
+    throw;
   }
-
-  void replay() override { graph_.replay(); }
-
- private:
-  at::cuda::CUDAGraph graph_;
-};
-
-std::unique_ptr<trainer::device::CudaGraph> record_graph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
-  return std::make_unique<RecordedGraph>(generators, work);
+  graph->capture_end();
+  return [graph] { graph->replay(); };
 }
 
 void launch(const void* kernel, int device, const trainer::device::LaunchShape& shape, const void* argument) {
@@ -109,11 +102,36 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), rank, size, std::move(options));
 }
 
+trainer::device::GpuReport gpu_report() {
+  trainer::device::GpuReport report;
+  cudaDriverGetVersion(&report.driver_version);
+  cudaRuntimeGetVersion(&report.runtime_version);
+  const auto nccl = torch::cuda::nccl::version();
+  report.nccl_version = fmt::format("{}.{}.{}", nccl >> 32, nccl >> 16 & 0xffff, nccl & 0xffff);
+  const int count = device_count();
+  for (int device = 0; device < count; ++device) {
+    auto& gpu = report.gpus.emplace_back();
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) gpu.name = properties.name;
+    gpu.capability_major = properties.major;
+    gpu.capability_minor = properties.minor;
+    gpu.pci_bus_id = pci_bus_id(device);
+    gpu.refusal = device_refusal(device);
+    size_t free = 0;
+    size_t total = 0;
+    if (gpu.refusal.empty() && cudaSetDevice(device) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) {
+      gpu.free_memory = free;
+      gpu.total_memory = total;
+    }
+  }
+  return report;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
   static constexpr trainer::device::CudaModule kModule{
-      &device_count, &refusal,      &compute_capability_major, &device_refusal, &peak_memory,      &pci_bus_id,
-      &set_device,   &record_graph, &compile_kernels,          &launch,         &make_nccl_backend};
+      &device_count, &refusal,      &compute_capability_major, &device_refusal, &peak_memory,       &pci_bus_id,
+      &set_device,   &record_graph, &compile_kernels,          &launch,         &make_nccl_backend, &gpu_report};
   return &kModule;
 }

@@ -70,7 +70,7 @@ bool StepGraph::fits(const DeviceBatch& batch) const {
 
 void StepGraph::run(const DeviceBatch& batch, const std::function<void(const DeviceBatch& batch)>& compute) {
   const bool is_part = batch_ && batch.images.size(0) < batch_->images.size(0);
-  if (!graph_ && !is_part && !fits(batch)) {
+  if (!replay_ && !is_part && !fits(batch)) {
     batch_ = {torch::empty_like(batch.images), torch::empty_like(batch.targets)};
     num_computed_ = 0;
   }
@@ -81,8 +81,8 @@ void StepGraph::run(const DeviceBatch& batch, const std::function<void(const Dev
   }
   batch_->images.copy_(batch.images);
   batch_->targets.copy_(batch.targets);
-  if (!graph_) record(compute);
-  graph_->replay();
+  if (!replay_) record(compute);
+  replay_();
 }
 
 void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
@@ -90,7 +90,7 @@ void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& comp
   // Without this wait, a failure of earlier steps would be reported as a failure of the recording.
   c10::impl::VirtualGuardImpl(placement.device.type()).synchronizeDevice(placement.device.index());
   try {
-    graph_ = placement.cuda->record_graph({parts_.network.dropout_generator}, [&] { compute(*batch_); });
+    replay_ = placement.cuda->record_graph({parts_.network.dropout_generator}, [&] { compute(*batch_); });
   } catch (const c10::Error& error) {
     if (is_out_of_memory(error)) throw;
     throw Error(fmt::format("a step of this network cannot be recorded as a CUDA graph ({}); set runtime.cuda_graph: off",

@@ -40,7 +40,7 @@ class StepGraph {
   c10::Stream previous_stream_;
   std::optional<DeviceBatch> batch_;  // the batch that the graph reads
   int64_t num_computed_ = 0;          // batches of this shape so far
-  std::unique_ptr<device::CudaGraph> graph_;
+  std::function<void()> replay_;      // empty: not recorded yet
 };
 
 }  // namespace trainer::engine
