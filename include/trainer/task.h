@@ -23,8 +23,6 @@
 
 namespace trainer::task {
 
-class CalibrationMeter;
-
 reporting::MetricInfo loss_info();
 
 // The mean of `count` samples; 0 if there are none.
@@ -177,7 +175,7 @@ class Task {
 
  protected:
   // Returns `outputs` with the experiment's loss, which is 0 for an empty batch.
-  Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
+  virtual Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
 
  private:
   std::unique_ptr<nn::Loss> loss_;
@@ -189,8 +187,8 @@ class Task {
 using TaskRegistry = Registry<std::unique_ptr<Task>, std::unique_ptr<nn::Loss>>;
 TaskRegistry& task_registry();
 
-// A validation metric of the task classification. Set exactly one of `count` and `from_confusion` (or `from_calibration`, for internal
-// use). The arguments of `count` are outputs [N, classes] and targets int64 [N].
+// A validation metric of the task classification. Set exactly one of `count` and `from_confusion`. The arguments of `count` are outputs
+// [N, classes] and targets int64 [N].
 struct ClassMetric {
   reporting::MetricInfo info;
   int64_t min_classes = 1;  // the metric does not exist for data sets with fewer classes
@@ -198,8 +196,6 @@ struct ClassMetric {
   SumOverSamples count = {};
   // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.
   std::function<double(const torch::Tensor& confusion)> from_confusion = {};
-  // For internal use.
-  std::function<double(const CalibrationMeter& calibration)> from_calibration = {};
 };
 
 // Throws std::logic_error if a metric of this name exists, the name is invalid, or not exactly one of the functions is set.

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "reporting/values.h"
 #include "trainer/error.h"
-#include "trainer/inference.h"
 
 namespace trainer::task {
 namespace {
@@ -114,13 +113,6 @@ class Regression : public Task {
   Regression(std::unique_ptr<nn::Loss> loss, const RegressionOptions& options)
       : Task(std::move(loss)), normalize_targets_(options.normalize_targets) {}
 
-  Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const override {
-    return pass_of(model.forward(images), targets);
-  }
-  Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const override {
-    return pass_of(average_over_views(images, tta, [&model](const torch::Tensor& view) { return model.forward(view); }), targets);
-  }
-
   std::vector<MeanMetric> train_metrics() const override { return {{regression_metrics()[0], sum_of_absolute_errors}}; }
   std::vector<reporting::MetricInfo> validation_metrics() const override {
     return {regression_metrics().begin(), regression_metrics().end()};
@@ -163,15 +155,15 @@ class Regression : public Task {
   }
 
  private:
-  Pass pass_of(torch::Tensor outputs, const torch::Tensor& targets) const {
-    if (!mean_.defined()) return with_loss(std::move(outputs), targets);
+  Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const override {
+    if (!mean_.defined()) return Task::with_loss(std::move(outputs), targets);
     if (used_mean_.device() != targets.device()) {
       // Copied outside inference mode, because steps that record gradients use the copies too.
       const torch::InferenceMode off(false);
       used_mean_ = mean_.to(targets.device());
       used_deviation_ = deviation_.to(targets.device());
     }
-    auto pass = with_loss(std::move(outputs), (targets.to(torch::kFloat64) - used_mean_) / used_deviation_);
+    auto pass = Task::with_loss(std::move(outputs), (targets.to(torch::kFloat64) - used_mean_) / used_deviation_);
     pass.outputs = pass.outputs.to(torch::kFloat64) * used_deviation_ + used_mean_;
     return pass;
   }

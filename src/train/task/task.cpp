@@ -121,17 +121,9 @@ reporting::MetricColumns all_metrics() {
 
 reporting::MetricInfo loss_info() { return {.name = "loss"}; }
 
-namespace {
-
-// The number of sums of the task classification. A task with fewer sums gets an unused one, because checkpoints of all versions have at
-// least this number.
-constexpr size_t kFewestSums = 3;
-
-}  // namespace
-
 TrainMeter::TrainMeter(torch::Device device, std::vector<MeanMetric> metrics, bool weighs_samples)
     : metrics_(std::move(metrics)), weighs_samples_(weighs_samples) {
-  const auto num_sums = std::max(kFewestSums, metrics_.size() + 2) + (weighs_samples_ ? 1 : 0);
+  const auto num_sums = metrics_.size() + (weighs_samples_ ? 3 : 2);
   sums_ = torch::zeros({static_cast<int64_t>(num_sums)}, torch::TensorOptions(device).dtype(torch::kFloat64));
   marked_ = sums_.clone();
 }
