@@ -252,8 +252,6 @@ class LayerList : public torch::nn::Module {
 // Initial values from a generator of the caller; the process-wide generator is never used. The formulas are those of torch.nn.init and of
 // the layers' reset_parameters.
 
-// Normal with std sqrt(2 / fan_out), as in torchvision's ResNet and VGG convolutions.
-void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator);
 // Fills weight and bias (if defined) uniformly in ±1/sqrt(fan_in), the default of nn.Conv2d and nn.Linear.
 void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator);
 void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator);

@@ -1,4 +1,5 @@
-// Vectors of channels. Included once for each instruction set, like Highway's own "-inl.h" headers.
+// Vectors of channels; loads and stores that convert between the type of a tensor and that of the computation. Included once for each
+// instruction set, like Highway's own "-inl.h" headers.
 #if defined(TRAINER_NN_CHANNELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAINER_NN_CHANNELS_INL_H
 #undef TRAINER_NN_CHANNELS_INL_H
@@ -32,6 +33,35 @@ HWY_INLINE void for_each_vector(int64_t num_channels, const Act& act) {
   if constexpr (kNarrowLanes<T> < kWideLanes<T>) {
     for (; channel < num_channels; channel += kNarrowLanes<T>) act(NarrowTag<T>(), channel);
   }
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load(D tag, const T* from) {
+  return hn::LoadU(tag, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D tag, const BFloat16* from) {
+  const hn::Rebind<uint16_t, D> halves;
+  const hn::Rebind<uint32_t, D> words;
+  return hn::BitCast(tag, hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(halves, &from->bits))));
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store(hn::Vec<D> value, D tag, T* to) {
+  hn::StoreU(value, tag, to);
+}
+// Rounds to nearest, half to even.
+template <class D>
+HWY_INLINE void store(hn::Vec<D> value, D /*tag*/, BFloat16* to) {
+  const hn::Rebind<uint16_t, D> halves;
+  const hn::Rebind<uint32_t, D> words;
+  const hn::Rebind<int32_t, D> integers;
+  const auto bits = hn::BitCast(words, value);
+  const auto is_odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(is_odd, hn::Set(words, 0x7FFF))));
+  // Rounding could turn a NaN into a number.
+  const auto result = hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), hn::Set(words, 0x7FC0), rounded);
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(integers, result)), halves, &to->bits);
 }
 
 }  // namespace trainer::nn::HWY_NAMESPACE

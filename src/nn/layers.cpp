@@ -134,11 +134,6 @@ torch::Tensor used_weight(const torch::Tensor& weight) {
   return is_current ? cast->second.value : weight;
 }
 
-void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
-  const int64_t fan_out = weight.numel() / weight.size(1);
-  normal_(std::move(weight), 0.0, std::sqrt(2.0 / static_cast<double>(fan_out)), std::move(generator));
-}
-
 void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator) {
   if (NoInitialValues::current() != nullptr) return;
   const torch::NoGradGuard no_grad;

@@ -21,14 +21,14 @@ void dispatch_stored(torch::ScalarType dtype, const Act& act) {
 // The type of the computation for tensors of `dtype`: Computed<S>.
 inline torch::ScalarType computed_type(torch::ScalarType dtype) { return dtype == torch::kBFloat16 ? torch::kFloat32 : dtype; }
 
-// Returns null if the tensor is undefined.
+// The values from number `first` on; null if the tensor is undefined.
 template <class S>
-const S* values_of(const torch::Tensor& tensor) {
-  return tensor.defined() ? static_cast<const S*>(tensor.const_data_ptr()) : nullptr;
+const S* values_of(const torch::Tensor& tensor, int64_t first = 0) {
+  return tensor.defined() ? static_cast<const S*>(tensor.const_data_ptr()) + first : nullptr;
 }
 template <class S>
-S* mutable_values_of(const torch::Tensor& tensor) {
-  return tensor.defined() ? static_cast<S*>(tensor.mutable_data_ptr()) : nullptr;
+S* mutable_values_of(const torch::Tensor& tensor, int64_t first = 0) {
+  return tensor.defined() ? static_cast<S*>(tensor.mutable_data_ptr()) + first : nullptr;
 }
 
 }  // namespace trainer::nn

@@ -18,15 +18,11 @@ namespace {
 
 using torch::autograd::AutogradContext;
 
-torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, const torch::Tensor& weight, int64_t stride) {
+constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
+
+torch::Tensor strided_weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, const Shape& shape) {
   RECORD_FUNCTION("trainer::strided_weight_gradient", c10::ArrayRef<const c10::IValue>{});
-  const StridedShape shape{.num_images = x.size(0),
-                           .height = x.size(2),
-                           .width = x.size(3),
-                           .in_channels = x.size(1),
-                           .out_channels = weight.size(0),
-                           .stride = stride};
-  auto gradient = at::empty(weight.sizes(), x.options(), at::MemoryFormat::ChannelsLast).zero_();
+  auto gradient = at::empty({shape.out_channels, shape.in_channels, 3, 3}, x.options(), kLayout).zero_();
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "strided_weight_gradient", [&] {
     const auto* input = x.const_data_ptr<scalar_t>();
     const auto* given = dy.const_data_ptr<scalar_t>();
@@ -36,54 +32,6 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
   });
   return gradient;
 }
-
-class StridedConvolution : public torch::autograd::Function<StridedConvolution> {
- public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight,
-                               const std::optional<torch::Tensor>& bias, int64_t stride) {
-    context->save_for_backward({x, weight});
-    context->saved_data["stride"] = stride;
-    context->saved_data["has_bias"] = bias.has_value();
-    return at::conv2d(x, weight, bias, stride, /*padding=*/1);
-  }
-
-  static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    const auto& x = saved[0];
-    const auto& weight = saved[1];
-    const int64_t stride = context->saved_data["stride"].toInt();
-    const auto dy = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
-    torch::Tensor dx, dw, dbias;
-    if (context->needs_input_grad(0)) {
-      dx = std::get<0>(at::convolution_backward(dy, x, weight, /*bias_sizes=*/std::nullopt, stride, /*padding=*/1, /*dilation=*/1,
-                                                /*transposed=*/false, /*output_padding=*/0, /*groups=*/1, {true, false, false}));
-    }
-    if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, weight, stride);
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) dbias = dy.sum({0, 2, 3});
-    return {dx, dw, dbias, torch::Tensor()};
-  }
-};
-
-}  // namespace
-
-bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight) {
-  const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
-  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
-         weight.size(3) == 3 && weight.size(1) % kChannels == 0;
-}
-
-torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride) {
-  TORCH_CHECK(supports_strided(x, weight), "convolve_strided does not support an input of shape ", x.sizes(), " with a weight of shape ",
-              weight.sizes());
-  // An autograd function does not accept undefined tensors.
-  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
-  constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
-  return StridedConvolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, stride);
-}
-
-namespace {
-
-constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -116,8 +64,13 @@ T* thread_memory(int64_t size) {
   return memory.data();
 }
 
-Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
-  return {.num_images = x.size(0), .height = x.size(2), .width = x.size(3), .in_channels = weight.size(1), .out_channels = weight.size(0)};
+Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride = 1) {
+  return {.num_images = x.size(0),
+          .height = x.size(2),
+          .width = x.size(3),
+          .in_channels = weight.size(1),
+          .out_channels = weight.size(0),
+          .stride = stride};
 }
 
 // Computes the output of a convolution of `shape`. If `is_reversed`, this is the input gradient of another convolution, to which `weight`
@@ -222,13 +175,16 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
   return gradient;
 }
 
+// A convolution by Winograd's algorithm or, with `tile` 0, LibTorch's with this program's gradient of the weight.
 class Convolution : public torch::autograd::Function<Convolution> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight,
-                               const std::optional<torch::Tensor>& bias, int64_t tile) {
+                               const std::optional<torch::Tensor>& bias, int64_t stride, int64_t tile) {
     context->save_for_backward({x, weight});
+    context->saved_data["stride"] = stride;
     context->saved_data["tile"] = tile;
     context->saved_data["has_bias"] = bias.has_value();
+    if (tile == 0) return at::conv2d(x, weight, bias, stride, /*padding=*/1);
     return run(x, weight, {.bias = bias.value_or(torch::Tensor())}, shape_of(x, weight), /*is_reversed=*/false, Tile{tile});
   }
 
@@ -236,19 +192,47 @@ class Convolution : public torch::autograd::Function<Convolution> {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
     const auto& weight = saved[1];
+    const int64_t stride = context->saved_data["stride"].toInt();
     const Tile tile{context->saved_data["tile"].toInt()};
-    const auto shape = shape_of(x, weight);
+    const bool is_winograd = tile != Tile{0};
+    const auto shape = shape_of(x, weight, stride);
     const auto dy = gradients[0].contiguous(kLayout);
     torch::Tensor dx, dw, dbias;
-    if (context->needs_input_grad(0)) dx = run(dy, weight, {}, reversed(shape), /*is_reversed=*/true, tile);
-    if (context->needs_input_grad(1)) dw = weight_gradient(x, dy, shape, tile);
+    if (context->needs_input_grad(0)) {
+      dx = is_winograd ? run(dy, weight, {}, reversed(shape), /*is_reversed=*/true, tile)
+                       : std::get<0>(at::convolution_backward(dy, x, weight, /*bias_sizes=*/std::nullopt, stride, /*padding=*/1,
+                                                              /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0, /*groups=*/1,
+                                                              {true, false, false}));
+    }
+    if (context->needs_input_grad(1)) dw = is_winograd ? weight_gradient(x, dy, shape, tile) : strided_weight_gradient(x, dy, shape);
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2))
       dbias = dy.sum({0, 2, 3}, /*keepdim=*/false, weight.scalar_type());
-    return {dx, dw, dbias, torch::Tensor()};
+    return {dx, dw, dbias, torch::Tensor(), torch::Tensor()};
   }
 };
 
+torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride, int64_t tile) {
+  // An autograd function does not accept undefined tensors.
+  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
+  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, stride, tile);
+}
+
+void check(bool is_supported, const torch::Tensor& x, const torch::Tensor& weight) {
+  TORCH_CHECK(is_supported, "this convolution does not support an input of shape ", x.sizes(), " with a weight of shape ", weight.sizes());
+}
+
 }  // namespace
+
+bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight) {
+  const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
+  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
+         weight.size(3) == 3 && weight.size(1) % kChannels == 0;
+}
+
+torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride) {
+  check(supports_strided(x, weight), x, weight);
+  return apply(x, weight, bias, stride, /*tile=*/0);
+}
 
 bool supports(const torch::Tensor& x, const torch::Tensor& weight) {
   const auto computed = computed_type(x.scalar_type());
@@ -278,24 +262,13 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
   return std::nullopt;
 }
 
-namespace {
-
-void check_supported(const torch::Tensor& x, const torch::Tensor& weight) {
-  TORCH_CHECK(supports(x, weight), "the Winograd convolution does not support an input of shape ", x.sizes(), " with a weight of shape ",
-              weight.sizes());
-}
-
-}  // namespace
-
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
-  check_supported(x, weight);
-  // An autograd function does not accept undefined tensors.
-  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
-  return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
+  check(supports(x, weight), x, weight);
+  return apply(x, weight, bias, /*stride=*/1, static_cast<int64_t>(tile));
 }
 
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
-  check_supported(x, weight);
+  check(supports(x, weight), x, weight);
   const torch::NoGradGuard no_grad;
   const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
                       addends.relu};

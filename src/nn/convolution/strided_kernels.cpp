@@ -17,7 +17,7 @@ namespace trainer::nn::convolution {
 // The weight gradient is computed in parts, each for one position of the kernel and at most this many output channels.
 constexpr int64_t kPartChannels = 24;
 
-inline int64_t parts_of_position(const StridedShape& shape) { return (shape.out_channels + kPartChannels - 1) / kPartChannels; }
+inline int64_t parts_of_position(const Shape& shape) { return (shape.out_channels + kPartChannels - 1) / kPartChannels; }
 inline int64_t size_after_stride(int64_t size, int64_t stride) { return (size - 1) / stride + 1; }
 
 // The range of output indices whose input at `offset` (0 to 2) of the kernel is inside the image.
@@ -45,7 +45,7 @@ HWY_NOINLINE void multiply_part(D tag, int64_t num_rows, const T* output_gradien
 
 // Adds the products of `count` images to one part of the gradient.
 template <class T>
-void add_part(const StridedShape& shape, const T* input, const T* output_gradient, int64_t count, int64_t part, T* gradient) {
+void add_part(const Shape& shape, const T* input, const T* output_gradient, int64_t count, int64_t part, T* gradient) {
   const int64_t position = part / parts_of_position(shape);
   const int64_t channel = part % parts_of_position(shape) * kPartChannels;
   const int64_t row = position / 3, column = position % 3;
@@ -67,7 +67,7 @@ void add_part(const StridedShape& shape, const T* input, const T* output_gradien
 }
 
 template <class T>
-void add_parts(const StridedShape& shape, const T* input, const T* output_gradient, T* gradient, int64_t begin, int64_t end) {
+void add_parts(const Shape& shape, const T* input, const T* output_gradient, T* gradient, int64_t begin, int64_t end) {
   // The size of a block of images that stays in the cache while all parts use it.
   constexpr int64_t kBlockBytes = 512 * 1024;
   const int64_t in_size = shape.height * shape.width * shape.in_channels;
@@ -82,11 +82,10 @@ void add_parts(const StridedShape& shape, const T* input, const T* output_gradie
 }
 
 // Highway cannot export templates.
-void FloatParts(const StridedShape& shape, const float* input, const float* output_gradient, float* gradient, int64_t begin, int64_t end) {
+void FloatParts(const Shape& shape, const float* input, const float* output_gradient, float* gradient, int64_t begin, int64_t end) {
   add_parts(shape, input, output_gradient, gradient, begin, end);
 }
-void DoubleParts(const StridedShape& shape, const double* input, const double* output_gradient, double* gradient, int64_t begin,
-                 int64_t end) {
+void DoubleParts(const Shape& shape, const double* input, const double* output_gradient, double* gradient, int64_t begin, int64_t end) {
   add_parts(shape, input, output_gradient, gradient, begin, end);
 }
 
@@ -99,16 +98,16 @@ namespace trainer::nn::convolution {
 HWY_EXPORT(FloatParts);
 HWY_EXPORT(DoubleParts);
 
-int64_t num_gradient_parts(const StridedShape& shape) { return 9 * parts_of_position(shape); }
+int64_t num_gradient_parts(const Shape& shape) { return 9 * parts_of_position(shape); }
 
 template <>
-void add_strided_weight_gradient(const StridedShape& shape, const float* input, const float* output_gradient, float* gradient,
-                                 int64_t begin, int64_t end) {
+void add_strided_weight_gradient(const Shape& shape, const float* input, const float* output_gradient, float* gradient, int64_t begin,
+                                 int64_t end) {
   HWY_DYNAMIC_DISPATCH(FloatParts)(shape, input, output_gradient, gradient, begin, end);
 }
 template <>
-void add_strided_weight_gradient(const StridedShape& shape, const double* input, const double* output_gradient, double* gradient,
-                                 int64_t begin, int64_t end) {
+void add_strided_weight_gradient(const Shape& shape, const double* input, const double* output_gradient, double* gradient, int64_t begin,
+                                 int64_t end) {
   HWY_DYNAMIC_DISPATCH(DoubleParts)(shape, input, output_gradient, gradient, begin, end);
 }
 

@@ -5,25 +5,15 @@
 
 #include <cstdint>
 
-#include "nn/channels.h"
+#include "nn/convolution/winograd_kernels.h"
 
 namespace trainer::nn::convolution {
 
-struct StridedShape {
-  int64_t num_images = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t in_channels = 0;  // a multiple of kChannels
-  int64_t out_channels = 0;
-  int64_t stride = 1;
-};
-
 // The number of parts of the gradient; each part belongs to one of the nine positions of a kernel and some output channels.
-int64_t num_gradient_parts(const StridedShape& shape);
+int64_t num_gradient_parts(const Shape& shape);
 
 // Adds the parts [begin, end) to the gradient [out][3][3][in], from the input [N][H][W][in] and the gradient of the output.
 template <class T>
-void add_strided_weight_gradient(const StridedShape& shape, const T* input, const T* output_gradient, T* gradient, int64_t begin,
-                                 int64_t end);
+void add_strided_weight_gradient(const Shape& shape, const T* input, const T* output_gradient, T* gradient, int64_t begin, int64_t end);
 
 }  // namespace trainer::nn::convolution

@@ -10,7 +10,6 @@
 
 #include "nn/convolution/products-inl.h"
 #include "nn/convolution/transforms-inl.h"
-#include "nn/stored-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {

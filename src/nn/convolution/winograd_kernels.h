@@ -26,7 +26,8 @@ struct Shape {
   int64_t height = 0;
   int64_t width = 0;
   int64_t in_channels = 0;   // a multiple of kChannels
-  int64_t out_channels = 0;  // a multiple of kChannels
+  int64_t out_channels = 0;  // for Winograd's algorithm, a multiple of kChannels
+  int64_t stride = 1;        // for Winograd's algorithm, 1
 };
 
 constexpr int64_t side(Tile tile) { return static_cast<int64_t>(tile) + 2; }

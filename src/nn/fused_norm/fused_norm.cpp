@@ -22,112 +22,74 @@ constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
 
-// Divides rows among the threads in the same way in each call, so that sums over the rows are bitwise the same.
-struct Parts {
-  int64_t num_rows;
-  int64_t num_parts;
+// The number of parts in which the rows of x are divided among the threads, in the same way in each call, so that sums over the rows are
+// bitwise the same.
+int64_t num_parts_of(const torch::Tensor& x) {
+  constexpr int64_t kFewRows = 256;
+  return std::clamp<int64_t>(num_rows(x) / kFewRows, 1, at::get_num_threads());
+}
 
-  explicit Parts(int64_t rows) : num_rows(rows) {
-    constexpr int64_t kFewRows = 256;
-    num_parts = std::clamp<int64_t>(rows / kFewRows, 1, at::get_num_threads());
-  }
-  int64_t begin(int64_t part) const { return num_rows * part / num_parts; }
-  int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
-
-  // Calls act(part) for all parts in parallel.
-  template <class Act>
-  void run(const Act& act) const {
+// Calls act(S(), part, position of its first value, its number of rows) for all parts in parallel.
+template <class Act>
+void for_each_part(const torch::Tensor& x, const Act& act) {
+  const int64_t num_parts = num_parts_of(x);
+  const auto begin_of = [&](int64_t part) { return num_rows(x) * part / num_parts; };
+  dispatch_stored(x.scalar_type(), [&](auto type) {
     parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
-      for (int64_t part = first; part < last; ++part) act(part);
+      for (int64_t part = first; part < last; ++part) act(type, part, begin_of(part) * x.size(1), begin_of(part + 1) - begin_of(part));
     });
-  }
-};
+  });
+}
 
 template <class S>
-Operation<Computed<S>> operation_of(const torch::Tensor& scale, const torch::Tensor& shift, bool relu) {
-  return {.scale = values_of<Computed<S>>(scale), .shift = values_of<Computed<S>>(shift), .relu = relu};
+Operation<Computed<S>> operation_of(const ScaleAndShift& affine, bool relu) {
+  return {.scale = values_of<Computed<S>>(affine.scale), .shift = values_of<Computed<S>>(affine.shift), .relu = relu};
 }
 
 // Computes mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
 torch::Tensor local_moments(const torch::Tensor& x) {
   const int64_t num_channels = x.size(1);
-  const Parts parts(num_rows(x));
-  const auto each = at::zeros({parts.num_parts, 2 * num_channels + 1}, torch::kFloat64);
-  auto* values = each.data_ptr<double>();
-  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
-    const auto* input = values_of<S>(x);
-    parts.run([&](int64_t part) {
-      const int64_t rows = parts.size(part);
-      if (rows == 0) return;
-      double* mean = values + part * (2 * num_channels + 1);
-      double* variance = mean + num_channels;
-      kernels<S>().moments(input + parts.begin(part) * num_channels, rows, num_channels, mean, variance);
-      for (int64_t c = 0; c < num_channels; ++c) variance[c] /= static_cast<double>(rows);
-      mean[2 * num_channels] = static_cast<double>(rows);
-    });
+  const auto each = at::zeros({num_parts_of(x), 2 * num_channels + 1}, torch::kFloat64);
+  for_each_part(x, [&, values = each.data_ptr<double>()]<class S>(S, int64_t part, int64_t first, int64_t rows) {
+    if (rows == 0) return;
+    double* mean = values + part * (2 * num_channels + 1);
+    double* variance = mean + num_channels;
+    kernels<S>().moments(values_of<S>(x, first), rows, num_channels, mean, variance);
+    for (int64_t c = 0; c < num_channels; ++c) variance[c] /= static_cast<double>(rows);
+    mean[2 * num_channels] = static_cast<double>(rows);
   });
-  return parts.num_parts == 1 ? each[0] : merge_moments(each);
+  return each.size(0) == 1 ? each[0] : merge_moments(each);
 }
 
-void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& scale, const torch::Tensor& shift,
-                    bool relu, const torch::Tensor& y) {
-  const int64_t num_channels = x.size(1);
-  const Parts parts(num_rows(x));
-  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
-    const auto operation = operation_of<S>(scale, shift, relu);
-    const auto* input = values_of<S>(x);
-    const auto* added = values_of<S>(residual);
-    auto* output = mutable_values_of<S>(y);
-    parts.run([&](int64_t part) {
-      const int64_t first = parts.begin(part) * num_channels;
-      kernels<S>().normalise(operation, input + first, added == nullptr ? nullptr : added + first, output + first, parts.size(part),
-                             num_channels);
-    });
+void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, bool relu, const torch::Tensor& y) {
+  for_each_part(x, [&]<class S>(S, int64_t /*part*/, int64_t first, int64_t rows) {
+    kernels<S>().normalise(operation_of<S>(affine, relu), values_of<S>(x, first), values_of<S>(residual, first),
+                           mutable_values_of<S>(y, first), rows, x.size(1));
   });
 }
 
 // Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64. If `masked` is defined, writes dy to it, with
 // 0 where the ReLU's output was 0.
-torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& y, const torch::Tensor& scale,
-                            const torch::Tensor& shift, const torch::Tensor& mean, bool relu, const torch::Tensor& masked) {
+torch::Tensor gradient_sums(const torch::Tensor& dy, const Forward& forward, const torch::Tensor& mean, const torch::Tensor& masked) {
+  const auto& x = forward.x;
   const int64_t num_channels = x.size(1);
-  const Parts parts(num_rows(x));
-  const auto each = at::empty({parts.num_parts, 2, num_channels}, torch::kFloat64);
-  auto* sums = each.data_ptr<double>();
-  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
-    const auto operation = operation_of<S>(scale, shift, relu);
-    const auto* gradient = values_of<S>(dy);
-    const auto* input = values_of<S>(x);
-    const auto* output = values_of<S>(y);
-    const auto* centre = values_of<Computed<S>>(mean);
-    auto* stored = mutable_values_of<S>(masked);
-    parts.run([&](int64_t part) {
-      const int64_t first = parts.begin(part) * num_channels;
-      double* sum = sums + part * 2 * num_channels;
-      kernels<S>().gradient_sums(operation, gradient + first, input + first, output == nullptr ? nullptr : output + first, centre,
-                                 stored == nullptr ? nullptr : stored + first, parts.size(part), num_channels, sum, sum + num_channels);
-    });
+  const auto each = at::empty({num_parts_of(x), 2, num_channels}, torch::kFloat64);
+  for_each_part(x, [&, sums = each.data_ptr<double>()]<class S>(S, int64_t part, int64_t first, int64_t rows) {
+    double* sum = sums + part * 2 * num_channels;
+    kernels<S>().gradient_sums(operation_of<S>(forward.statistics.affine, forward.relu), values_of<S>(dy, first), values_of<S>(x, first),
+                               values_of<S>(forward.y, first), values_of<Computed<S>>(mean), mutable_values_of<S>(masked, first), rows,
+                               num_channels, sum, sum + num_channels);
   });
   return each.sum(0);
 }
 
-torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& scale, const torch::Tensor& shift,
-                             bool relu, const torch::Tensor& dy_factor, const torch::Tensor& x_factor, const torch::Tensor& constant) {
-  const int64_t num_channels = x.size(1);
-  const Parts parts(num_rows(x));
+torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const ScaleAndShift& affine, bool relu,
+                             const torch::Tensor& x_factor, const torch::Tensor& constant) {
   auto dx = at::empty_like(x);
-  dispatch_stored(x.scalar_type(), [&]<class S>(S) {
-    const auto operation = operation_of<S>(scale, shift, relu);
-    const auto* gradient = values_of<S>(dy);
-    const auto* input = values_of<S>(x);
-    const auto* a = values_of<Computed<S>>(dy_factor);
-    const auto* b = values_of<Computed<S>>(x_factor);
-    const auto* c = values_of<Computed<S>>(constant);
-    auto* result = mutable_values_of<S>(dx);
-    parts.run([&](int64_t part) {
-      const int64_t first = parts.begin(part) * num_channels;
-      kernels<S>().input_gradient(operation, gradient + first, input + first, a, b, c, result + first, parts.size(part), num_channels);
-    });
+  for_each_part(x, [&]<class S>(S, int64_t /*part*/, int64_t first, int64_t rows) {
+    using T = Computed<S>;
+    kernels<S>().input_gradient(operation_of<S>(affine, relu), values_of<S>(dy, first), values_of<S>(x, first), values_of<T>(affine.scale),
+                                values_of<T>(x_factor), values_of<T>(constant), mutable_values_of<S>(dx, first), rows, x.size(1));
   });
   return dx;
 }
@@ -156,12 +118,11 @@ Statistics statistics_of(const torch::Tensor& x, const Layer& layer) {
 
 Gradients differentiate(torch::Tensor dy, const Forward& forward, const Needed& needed) {
   const auto& [batch, affine] = forward.statistics;
-  const auto& [scale, shift] = affine;
-  const auto dtype = scale.scalar_type();
+  const auto dtype = affine.scale.scalar_type();
   const auto masked = forward.y.defined() ? at::empty_like(forward.x) : torch::Tensor();
   torch::Tensor local_sums;
   if (needed.weight || needed.bias || forward.is_training || masked.defined()) {
-    local_sums = gradient_sums(dy, forward.x, forward.y, scale, shift, batch.mean.to(dtype), forward.relu, masked);
+    local_sums = gradient_sums(dy, forward, batch.mean.to(dtype), masked);
   }
   if (masked.defined()) dy = masked;
   Gradients gradients{.residual = dy};
@@ -174,12 +135,11 @@ Gradients differentiate(torch::Tensor dy, const Forward& forward, const Needed& 
     auto sums = local_sums.clone();
     if (forward.group) forward.group->sum_in_rank_order({&sums, 1});
     // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * invstd * weight
-    const auto exact_scale = scale.to(torch::kFloat64);
+    const auto exact_scale = affine.scale.to(torch::kFloat64);
     x_factor = -exact_scale * batch.invstd.square() * sums[1] / batch.count;
     constant = -exact_scale * sums[0] / batch.count - x_factor * batch.mean;
   }
-  gradients.x =
-      input_gradient(dy, forward.x, scale, shift, forward.relu && !masked.defined(), scale, x_factor.to(dtype), constant.to(dtype));
+  gradients.x = input_gradient(dy, forward.x, affine, forward.relu && !masked.defined(), x_factor.to(dtype), constant.to(dtype));
   return gradients;
 }
 
@@ -194,7 +154,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     if (layer.gpu) {
       layer.gpu->normalise(x, added, affine, relu, y);
     } else {
-      normalise_rows(x, added, affine.scale, affine.shift, relu, y);
+      normalise_rows(x, added, affine, relu, y);
     }
     const bool has_residual = residual.has_value();
     context->save_for_backward(

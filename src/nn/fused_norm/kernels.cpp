@@ -9,7 +9,6 @@
 #include <hwy/highway.h>
 
 #include "nn/channels-inl.h"
-#include "nn/stored-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::fused_norm::HWY_NAMESPACE {

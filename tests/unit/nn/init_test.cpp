@@ -7,9 +7,10 @@ namespace {
 
 at::Generator init_generator(uint64_t seed = 7) { return at::detail::createCPUGenerator(seed); }
 
-TEST(Init, KaimingNormalHasTheStdOfFanOut) {
-  const torch::Tensor weight = torch::empty({256, 64, 3, 3});
-  kaiming_normal_fan_out_(weight, init_generator());
+TEST(Init, ConvolutionsHaveTheStdOfFanOut) {
+  const torch::nn::ModuleList network(std::make_shared<Conv2d>(64, 256, 3));
+  init_convolutions_(*network, init_generator());
+  const auto weight = network->parameters()[0].detach();
   const double std = std::sqrt(2.0 / (256 * 9));
   EXPECT_NEAR(weight.std().item<double>(), std, 0.01 * std);
   EXPECT_NEAR(weight.mean().item<double>(), 0.0, 0.01 * std);
@@ -60,7 +61,7 @@ TEST(Init, ValuesAreDrawnFromTheGivenGenerator) {
     const at::Generator generator = init_generator(seed);
     const torch::Tensor weight = torch::empty({8, 4, 3, 3});
     const torch::Tensor bias = torch::empty({8});
-    kaiming_normal_fan_out_(weight, generator);
+    normal_(weight, 0.0, 1.0, generator);
     const torch::Tensor first = weight.clone();
     default_uniform_(weight, bias, generator);
     return at::cat({first.flatten(), weight.flatten(), bias});
@@ -72,7 +73,6 @@ TEST(Init, ValuesAreDrawnFromTheGivenGenerator) {
 TEST(Init, TheProcessWideGeneratorIsNotUsed) {
   const torch::Tensor before = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const torch::Tensor weight = torch::empty({8, 4, 3, 3}).requires_grad_();
-  kaiming_normal_fan_out_(weight, init_generator());
   default_uniform_(weight, {}, init_generator());
   normal_(weight, 0.0, 1.0, init_generator());
   EXPECT_TRUE(at::equal(at::globalContext().defaultGenerator(torch::kCPU).get_state(), before));
@@ -87,8 +87,8 @@ TEST(Init, ConvolutionsAreFilledInTheOrderOfTheModules) {
   const at::Generator generator = init_generator();
   const torch::Tensor first = torch::empty({8, 3, 3, 3});
   const torch::Tensor second = torch::empty({4, 8, 1, 1});
-  kaiming_normal_fan_out_(first, generator);
-  kaiming_normal_fan_out_(second, generator);
+  normal_(first, 0.0, std::sqrt(2.0 / (8 * 9)), generator);
+  normal_(second, 0.0, std::sqrt(2.0 / 4), generator);
   const auto parameters = network->named_parameters();
   EXPECT_TRUE(at::equal(parameters["0.weight"], first));
   EXPECT_TRUE(at::equal(parameters["0.bias"], torch::zeros(8)));
