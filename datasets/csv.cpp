@@ -161,17 +161,15 @@ Targets read_targets(const CsvOptions& options) {
   return targets;
 }
 
-[[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split, int64_t line,
-                                      const std::string& label) {
+[[noreturn]] void throw_unknown_label(const CsvOptions& options, data::Split split, int64_t line, const std::string& label) {
   if (split == data::Split::kTrain) {
     throw DataError(fmt::format(
         "{}: line {} has the label \"{}\", which no line had when the program started; start the program again when the file no longer "
         "changes",
         options.train, line, label));
   }
-  throw DataError(
-      fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class{}",
-                  options.validation, line, label, options.train, look_alike_hint(label, classes)));
+  throw DataError(fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class",
+                              options.validation, line, label, options.train));
 }
 
 // The values of the target columns, each of which is a class or a number.
@@ -270,7 +268,7 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
   for (const auto& name : targets.class_names) labels.emplace(name, static_cast<int64_t>(labels.size()));
   const auto label_of = [&](const Row& row, const std::string& name) {
     const auto label = labels.find(name);
-    if (label == labels.end()) throw_unknown_label(options, targets.class_names, split, row.line, name);
+    if (label == labels.end()) throw_unknown_label(options, split, row.line, name);
     return label->second;
   };
   ImageList images(folder_of(options, split));

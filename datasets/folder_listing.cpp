@@ -306,8 +306,8 @@ std::vector<std::string> validation_classes(const ClassFolders& folders) {
   auto names = list_folders(*folders.validation);
   for (const auto& name : names) {
     if (std::ranges::binary_search(folders.class_names, name)) continue;
-    throw DataError(fmt::format("{} has the class folder \"{}\", which {} does not have; remove it, or add training images of that class{}",
-                                folders.validation->string(), name, folders.train.string(), look_alike_hint(name, folders.class_names)));
+    throw DataError(fmt::format("{} has the class folder \"{}\", which {} does not have; remove it, or add training images of that class",
+                                folders.validation->string(), name, folders.train.string()));
   }
   return names;
 }
@@ -420,78 +420,6 @@ std::vector<std::string> find_image_files(const fs::path& path, data::ImageMode 
   std::vector<std::string> paths;
   for (const auto& image : files.images) paths.push_back((path / image).string());
   return paths;
-}
-
-namespace {
-
-// Characters that combine with the one before them: accents, the voicing marks of Japanese, and the vowels and final consonants of Korean.
-bool continues_letter(char32_t character) {
-  const auto lies_in = [character](char32_t first, char32_t last) { return character >= first && character <= last; };
-  return lies_in(0x300, 0x36f) || lies_in(0x1160, 0x11ff) || lies_in(0x3099, 0x309a);
-}
-
-// The letters of a name without the spaces at its ends, each with its combining characters.
-std::vector<std::string_view> letters_of(std::string_view name) {
-  constexpr const char* kSpaces = " \t";
-  name.remove_prefix(std::min(name.find_first_not_of(kSpaces), name.size()));
-  name = name.substr(0, name.find_last_not_of(kSpaces) + 1);
-  std::vector<std::string_view> letters;
-  while (!name.empty()) {
-    size_t length = 0;
-    do {
-      length += std::max<size_t>(first_character(name.substr(length)).length, 1);
-    } while (length < name.size() && continues_letter(first_character(name.substr(length)).code_point));
-    letters.push_back(name.substr(0, length));
-    name.remove_prefix(length);
-  }
-  return letters;
-}
-
-bool is_composed(std::string_view letter) { return letter.size() > 1 && first_character(letter).length == letter.size(); }
-bool has_parts(std::string_view letter) { return first_character(letter).length < letter.size(); }
-
-struct Name {
-  explicit Name(std::string_view name) : text(name), letters(letters_of(name)) {}
-
-  // Names of ASCII characters without spaces at their ends look only like others that are not of this kind.
-  bool is_plain() const { return letters.size() == text.size(); }
-
-  std::string_view text;
-  std::vector<std::string_view> letters;
-};
-
-bool look_alike(const Name& a, const Name& b) {
-  return a.text != b.text && std::ranges::equal(a.letters, b.letters, [](std::string_view x, std::string_view y) {
-           return x == y || (is_composed(x) && has_parts(y)) || (has_parts(x) && is_composed(y));
-         });
-}
-
-}  // namespace
-
-std::string look_alike_of(std::string_view name, const std::vector<std::string>& names) {
-  const Name sought(name);
-  const auto found = std::ranges::find_if(names, [&](const auto& other) { return look_alike(sought, Name(other)); });
-  return found == names.end() ? "" : *found;
-}
-
-std::string look_alike_hint(std::string_view name, const std::vector<std::string>& names) {
-  const auto other = look_alike_of(name, names);
-  if (other.empty()) return "";
-  return fmt::format("; it looks like \"{}\", but differs in spaces or in the form of accented letters (Unicode NFC or NFD)", other);
-}
-
-std::string describe_look_alikes(const std::vector<std::string>& class_names) {
-  const std::vector<Name> names(class_names.begin(), class_names.end());
-  for (size_t later = 1; later < names.size(); ++later) {
-    for (size_t earlier = 0; earlier < later; ++earlier) {
-      if ((names[earlier].is_plain() && names[later].is_plain()) || !look_alike(names[earlier], names[later])) continue;
-      return fmt::format(
-          "the classes \"{}\" and \"{}\" look alike, but differ in spaces or in the form of accented letters (Unicode NFC and NFD); if "
-          "they are one class, give both the same name",
-          names[earlier].text, names[later].text);
-    }
-  }
-  return "";
 }
 
 }  // namespace trainer::datasets

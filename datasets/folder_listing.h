@@ -78,16 +78,4 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
 // If `path` is a folder, the image files in it and in all folders below it, in the order of list_images(); otherwise the path itself.
 std::vector<std::string> find_image_files(const std::filesystem::path& path, data::ImageMode mode = data::ImageMode::kRgb);
 
-// Names that look the same although their bytes differ: in spaces at their ends, or in the form of accented letters (Unicode NFC and NFD).
-// A composed accented letter counts as similar to any decomposed one.
-
-// The first of `names` that looks like `name` but is not the same; empty: none does. All are UTF-8.
-std::string look_alike_of(std::string_view name, const std::vector<std::string>& names);
-
-// A hint at the end of a message that `name` is not one of `names`; may be empty.
-std::string look_alike_hint(std::string_view name, const std::vector<std::string>& names);
-
-// Describes the first two names that look the same; empty: there are none.
-std::string describe_look_alikes(const std::vector<std::string>& class_names);
-
 }  // namespace trainer::datasets

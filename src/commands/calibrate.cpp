@@ -16,7 +16,6 @@
 #include "commands/command.h"
 #include "commands/operating_point.h"
 #include "commands/sample_progress.h"
-#include "datasets/folder_listing.h"
 #include "inference/operating_point.h"
 #include "report/history/run_record.h"
 #include "reporting/evaluation.h"
@@ -90,8 +89,7 @@ int64_t label_of(const std::string& name, const std::vector<std::string>& class_
   for (int64_t label = 0; label < num_classes; ++label) names.push_back(reporting::name_of_class(class_names, label));
   const auto found = std::ranges::find(names, name);
   if (found != names.end()) return found - names.begin();
-  throw UsageError(fmt::format("--class {}: the network has no such class{}; `trainer eval` lists all classes", name,
-                               datasets::look_alike_hint(name, names)));
+  throw UsageError(fmt::format("--class {}: the network has no such class; `trainer eval` lists all classes", name));
 }
 
 // Locks the run that the checkpoint belongs to, so that no training writes there meanwhile; null if it belongs to no run.

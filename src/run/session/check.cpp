@@ -15,7 +15,6 @@
 #include "data/pipeline.h"
 #include "data/samplers/sampler.h"
 #include "data/transforms/transform.h"
-#include "datasets/folder_listing.h"
 #include "datasets/registry.h"
 #include "device/libtorch_settings.h"
 #include "inference/description.h"
@@ -372,7 +371,6 @@ void check_components(config::Experiment& experiment, config::Findings& findings
                                                "images instead; to use them, remove this key",
                                                experiment.dataset.component.name));
   }
-  if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
   if (info.num_outputs() != data::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   check_batch_transforms(experiment, info, findings);

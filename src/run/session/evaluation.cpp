@@ -10,7 +10,6 @@
 #include "config/compare.h"
 #include "config/load.h"
 #include "datasets/csv.h"
-#include "datasets/folder_listing.h"
 #include "datasets/image_folder.h"
 #include "datasets/lmdb.h"
 #include "datasets/lmdb_file.h"
@@ -208,8 +207,8 @@ std::vector<int64_t> labels_of(const std::vector<std::string>& names, const std:
     const auto found = std::ranges::find(trained, name);
     if (found == trained.end()) {
       throw UsageError(fmt::format(
-          "{}: the data to evaluate has the class \"{}\", on which this network was not trained; rename that class, or remove its images{}",
-          file, name, datasets::look_alike_hint(name, trained)));
+          "{}: the data to evaluate has the class \"{}\", on which this network was not trained; rename that class, or remove its images",
+          file, name));
     }
     labels.push_back(found - trained.begin());
   }

@@ -180,14 +180,6 @@ TEST_F(CsvTest, LabelsThatAreNotUtf8AreRefused) {
   EXPECT_THAT(images_of("caf\xe9/1.jpg,cat\n"), ElementsAre("0 caf\xe9/1.jpg"));
 }
 
-TEST_F(CsvTest, ALabelThatLooksLikeAnotherIsExplained) {
-  write_train("1.jpg,caf\u00e9\n");
-  write_validation("1.jpg,cafe\u0301\n");
-  EXPECT_THAT(failure_of(factory(), data::Split::kValidation),
-              EndsWith("; it looks like \"caf\u00e9\", but differs in spaces or in the form of "
-                       "accented letters (Unicode NFC or NFD)"));
-}
-
 TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
   write_bytes(path("lists/val.csv"), "1.jpg,cat\n");
   write_train("1.jpg,cat\n/abs/2.jpg,cat\n");

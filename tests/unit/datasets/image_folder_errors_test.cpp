@@ -193,11 +193,5 @@ TEST_F(ImageFolderErrorsTest, NamesOfClassesAreUtf8) {
   EXPECT_EQ(images(data::Split::kTrain).size(), 3U);
 }
 
-TEST_F(ImageFolderErrorsTest, AClassThatLooksLikeAnotherIsExplained) {
-  write({"train/caf\u00e9/1.jpg", "val/cafe\u0301/2.jpg"});
-  EXPECT_THAT(failure(data::Split::kValidation),
-              ::testing::HasSubstr("; it looks like \"caf\u00e9\", but differs in spaces or in the form of"));
-}
-
 }  // namespace
 }  // namespace trainer::datasets::test
