@@ -132,8 +132,8 @@ class Airbench : public BackboneModel {
 }  // namespace
 
 void add_airbench(ModelRegistry& registry) {
-  registry.add<AirbenchOptions>("airbench", "A small network for fast training on 32×32 images (Jordan 2024), 2 million parameters.",
-                                [](const auto& options, const auto& context) { return std::make_shared<Airbench>(options, context); });
+  add_model<Airbench, AirbenchOptions>(registry, "airbench",
+                                       "A small network for fast training on 32×32 images (Jordan 2024), 2 million parameters.");
 }
 
 }  // namespace trainer::models

@@ -106,6 +106,14 @@ torch::Tensor average_channels(const torch::Tensor& x);
 // Sets normal weights with a standard deviation of 0.01 and zero biases in every linear layer below `network`.
 void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator);
 
+// Blocks in sequence, of which the first one changes the number of channels and has the stride.
+template <class Block, class... Arguments>
+torch::nn::Sequential make_stage(int64_t num_blocks, int64_t in_channels, int64_t channels, int64_t stride, const Arguments&... arguments) {
+  torch::nn::Sequential stage(std::make_shared<Block>(in_channels, channels, stride, arguments...));
+  for (int64_t i = 1; i < num_blocks; ++i) stage->push_back(std::make_shared<Block>(channels, channels, 1, arguments...));
+  return stage;
+}
+
 // Sets PyTorch's initial values for each layer of this type below `network`, in the order of its modules.
 template <class Layer>
 void init_as_pytorch(const torch::nn::Module& network, const at::Generator& generator) {

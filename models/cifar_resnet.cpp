@@ -45,9 +45,9 @@ class CifarResNet : public BackboneModel {
   CifarResNet(int64_t blocks_per_stage, const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
     conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     bn1_ = register_module("bn1", context.norm(16));
-    layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
-    layer2_ = register_module("layer2", make_stage(16, 32, 2, blocks_per_stage, context.norm));
-    layer3_ = register_module("layer3", make_stage(32, 64, 2, blocks_per_stage, context.norm));
+    layer1_ = register_module("layer1", make_stage<CifarBlock>(blocks_per_stage, 16, 16, 1, context.norm));
+    layer2_ = register_module("layer2", make_stage<CifarBlock>(blocks_per_stage, 16, 32, 2, context.norm));
+    layer3_ = register_module("layer3", make_stage<CifarBlock>(blocks_per_stage, 32, 64, 2, context.norm));
     fc_ = register_module("fc", std::make_shared<nn::Linear>(64, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
@@ -61,13 +61,6 @@ class CifarResNet : public BackboneModel {
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:
-  static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, int64_t num_blocks,
-                                          const nn::NormFactory& norm) {
-    torch::nn::Sequential stage(std::make_shared<CifarBlock>(in_channels, channels, stride, norm));
-    for (int64_t i = 1; i < num_blocks; ++i) stage->push_back(std::make_shared<CifarBlock>(channels, channels, 1, norm));
-    return stage;
-  }
-
   std::shared_ptr<nn::Conv2d> conv1_;
   nn::BatchNormPtr bn1_;
   torch::nn::Sequential layer1_, layer2_, layer3_;
@@ -90,15 +83,13 @@ void add_cifar_resnet(LayerRegistry& registry) {
 }
 
 void add_cifar_resnet(ModelRegistry& registry) {
-  const auto add = [&registry](const char* name, int64_t blocks_per_stage, const char* doc) {
-    registry.add<ImageClassifierOptions>(name, doc, [blocks_per_stage](const auto& options, const auto& context) {
-      return std::make_shared<CifarResNet>(blocks_per_stage, options, context);
-    });
+  const auto add = [&registry](const char* name, const char* doc, int64_t blocks_per_stage) {
+    add_model<CifarResNet, ImageClassifierOptions>(registry, name, doc, blocks_per_stage);
   };
-  add("resnet20", 3, "Residual network for 32×32 images, 20 layers, 0.27 million parameters.");
-  add("resnet32", 5, "Residual network for 32×32 images, 32 layers, 0.46 million parameters.");
-  add("resnet44", 7, "Residual network for 32×32 images, 44 layers, 0.66 million parameters.");
-  add("resnet56", 9, "Residual network for 32×32 images, 56 layers, 0.85 million parameters.");
+  add("resnet20", "Residual network for 32×32 images, 20 layers, 0.27 million parameters.", 3);
+  add("resnet32", "Residual network for 32×32 images, 32 layers, 0.46 million parameters.", 5);
+  add("resnet44", "Residual network for 32×32 images, 44 layers, 0.66 million parameters.", 7);
+  add("resnet56", "Residual network for 32×32 images, 56 layers, 0.85 million parameters.", 9);
 }
 
 }  // namespace trainer::models

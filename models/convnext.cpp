@@ -40,8 +40,8 @@ class ConvNextBlock : public torch::nn::Module {
 
 class ConvNext : public BackboneModel {
  public:
-  ConvNext(const std::array<int64_t, 4>& depths, const ClassifierOptions& options, double drop_path, const BuildContext& context)
-      : BackboneModel(options) {
+  template <class Options>
+  ConvNext(const std::array<int64_t, 4>& depths, const Options& options, const BuildContext& context) : BackboneModel(options) {
     constexpr std::array<int64_t, 4> kChannels = {96, 192, 384, 768};
     const auto strided = [](int64_t from, int64_t to, int64_t size) {
       return std::make_shared<nn::Conv2d>(from, to, size, nn::Conv2dOptions{.stride = size, .bias = true});
@@ -56,7 +56,7 @@ class ConvNext : public BackboneModel {
     for (size_t stage = 0; stage < depths.size(); ++stage) {
       const auto blocks = std::make_shared<nn::LayerList>();
       for (int64_t i = 0; i < depths[stage]; ++i, ++number) {
-        const auto probability = drop_path * static_cast<double>(number) / static_cast<double>(num_blocks - 1);
+        const auto probability = options.drop_path * static_cast<double>(number) / static_cast<double>(num_blocks - 1);
         blocks->add(std::make_shared<ConvNextBlock>(kChannels[stage], probability, context));
       }
       features_->push_back(blocks);
@@ -100,13 +100,6 @@ struct ConvNextOptions : ImageClassifierOptions {
   }
 };
 
-template <class Options>
-void add_convnext_of(ModelRegistry& registry, const char* name, const char* doc, const std::array<int64_t, 4>& depths) {
-  registry.add<Options>(name, doc, [depths](const auto& options, const auto& context) {
-    return std::make_shared<ConvNext>(depths, options, options.drop_path, context);
-  });
-}
-
 struct ConvNextBlockOptions : LayerOptions {
   double drop_path = 0;
 
@@ -127,9 +120,11 @@ void add_convnext(LayerRegistry& registry) {
 }
 
 void add_convnext(ModelRegistry& registry) {
-  add_convnext_of<ConvNextOptions<0.1>>(registry, "convnext_tiny", "torchvision's convnext_tiny, 28.6 million parameters.", {3, 3, 9, 3});
-  add_convnext_of<ConvNextOptions<0.4>>(registry, "convnext_small", "torchvision's convnext_small, 50.2 million parameters.",
-                                        {3, 3, 27, 3});
+  using Depths = std::array<int64_t, 4>;
+  add_model<ConvNext, ConvNextOptions<0.1>>(registry, "convnext_tiny", "torchvision's convnext_tiny, 28.6 million parameters.",
+                                            Depths{3, 3, 9, 3});
+  add_model<ConvNext, ConvNextOptions<0.4>>(registry, "convnext_small", "torchvision's convnext_small, 50.2 million parameters.",
+                                            Depths{3, 3, 27, 3});
 }
 
 }  // namespace trainer::models

@@ -62,10 +62,8 @@ class DemoConv : public Model {
 }  // namespace
 
 void add_demo(ModelRegistry& registry) {
-  registry.add<DemoLinearOptions>("demo_linear", "One linear layer, for a first run on synthetic data.",
-                                  [](const auto& options, const auto& context) { return std::make_shared<DemoLinear>(options, context); });
-  registry.add<DemoConvOptions>("demo_conv", "One convolution and one linear layer, for a first run on 32×32 images.",
-                                [](const auto& options, const auto& context) { return std::make_shared<DemoConv>(options, context); });
+  add_model<DemoLinear, DemoLinearOptions>(registry, "demo_linear", "One linear layer, for a first run on synthetic data.");
+  add_model<DemoConv, DemoConvOptions>(registry, "demo_conv", "One convolution and one linear layer, for a first run on 32×32 images.");
 }
 
 }  // namespace trainer::models

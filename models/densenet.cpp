@@ -138,9 +138,7 @@ void add_densenet(LayerRegistry& registry) {
 
 void add_densenet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, const char* doc, const std::array<int64_t, 4>& layers_per_block) {
-    registry.add<ImageClassifierOptions>(name, doc, [layers_per_block](const auto& options, const auto& context) {
-      return std::make_shared<DenseNet>(layers_per_block, options, context);
-    });
+    add_model<DenseNet, ImageClassifierOptions>(registry, name, doc, layers_per_block);
   };
   add("densenet121", "torchvision's densenet121, 8.0 million parameters.", {6, 12, 24, 16});
   add("densenet169", "torchvision's densenet169, 14.1 million parameters.", {6, 12, 32, 32});

@@ -40,9 +40,8 @@ EfficientNetDesign scaled_b0(double width, double depth) {
 
 class EfficientNet : public FeatureClassifier {
  public:
-  EfficientNet(const EfficientNetDesign& design, const ClassifierOptions& options, double dropout, double drop_path,
-               const BuildContext& context)
-      : FeatureClassifier(options) {
+  template <class Options>
+  EfficientNet(const EfficientNetDesign& design, const Options& options, const BuildContext& context) : FeatureClassifier(options) {
     const auto silu = nn::Activation::kSilu;
     const ConvNormOptions first{.stride = 2, .activation = silu, .norm = design.norm};
     features_->push_back(std::make_shared<ConvNorm>(options.num_channels(), design.first_channels, first, context.norm));
@@ -63,7 +62,7 @@ class EfficientNet : public FeatureClassifier {
                                             .squeeze_activation = silu,
                                             .norm = design.norm,
                                             .is_fused = stage.is_fused,
-                                            .drop_path = drop_path * static_cast<double>(number) / static_cast<double>(num_blocks)};
+                                            .drop_path = options.drop_path * static_cast<double>(number) / static_cast<double>(num_blocks)};
         blocks->add(std::make_shared<InvertedResidual>(block, context));
         channels = stage.channels;
       }
@@ -73,20 +72,13 @@ class EfficientNet : public FeatureClassifier {
     features_->push_back(std::make_shared<ConvNorm>(channels, design.last_channels, last, context.norm));
     register_module("features", features_);
     const auto linear = std::make_shared<nn::Linear>(design.last_channels, options.num_outputs());
-    classifier_ =
-        register_module("classifier", torch::nn::Sequential(std::make_shared<nn::Dropout>(dropout, context.dropout_generator), linear));
+    classifier_ = register_module("classifier",
+                                  torch::nn::Sequential(std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator), linear));
     nn::init_convolutions_(*this, context.init_generator);
     nn::uniform_(linear->weight, 1 / std::sqrt(static_cast<double>(options.num_outputs())), context.init_generator);
     torch::nn::init::zeros_(linear->bias);
   }
 };
-
-template <class Options>
-void add_efficientnet_of(ModelRegistry& registry, const char* name, const char* doc, const EfficientNetDesign& design) {
-  registry.add<Options>(name, doc, [design](const auto& options, const auto& context) {
-    return std::make_shared<EfficientNet>(design, options, options.dropout, options.drop_path, context);
-  });
-}
 
 struct MbConvOptions : BlockOptions {
   int64_t expansion = 6;
@@ -120,24 +112,25 @@ void add_efficientnet(LayerRegistry& registry) {
 }
 
 void add_efficientnet(ModelRegistry& registry) {
-  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b0", "torchvision's efficientnet_b0, 5.3 million parameters.",
-                                                 scaled_b0(1.0, 1.0));
-  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b1", "torchvision's efficientnet_b1, 7.8 million parameters.",
-                                                 scaled_b0(1.0, 1.1));
-  add_efficientnet_of<DropPathOptions<0.3, 0.2>>(registry, "efficientnet_b2", "torchvision's efficientnet_b2, 9.1 million parameters.",
-                                                 scaled_b0(1.1, 1.2));
-  add_efficientnet_of<DropPathOptions<0.3, 0.2>>(registry, "efficientnet_b3", "torchvision's efficientnet_b3, 12.2 million parameters.",
-                                                 scaled_b0(1.2, 1.4));
-  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_v2_s", "torchvision's efficientnet_v2_s, 21.5 million parameters.",
-                                                 {.first_channels = 24,
-                                                  .stages = {{1, 3, 1, 24, 2, true},
-                                                             {4, 3, 2, 48, 4, true},
-                                                             {4, 3, 2, 64, 4, true},
-                                                             {4, 3, 2, 128, 6},
-                                                             {6, 3, 1, 160, 9},
-                                                             {6, 3, 2, 256, 15}},
-                                                  .last_channels = 1280,
-                                                  .norm = {.eps = 0.001}});
+  const auto add = [&registry]<class Options>(const char* name, const char* doc, const EfficientNetDesign& design) {
+    add_model<EfficientNet, Options>(registry, name, doc, design);
+  };
+  using Smaller = DropPathOptions<0.2, 0.2>;
+  using Larger = DropPathOptions<0.3, 0.2>;
+  add.operator()<Smaller>("efficientnet_b0", "torchvision's efficientnet_b0, 5.3 million parameters.", scaled_b0(1.0, 1.0));
+  add.operator()<Smaller>("efficientnet_b1", "torchvision's efficientnet_b1, 7.8 million parameters.", scaled_b0(1.0, 1.1));
+  add.operator()<Larger>("efficientnet_b2", "torchvision's efficientnet_b2, 9.1 million parameters.", scaled_b0(1.1, 1.2));
+  add.operator()<Larger>("efficientnet_b3", "torchvision's efficientnet_b3, 12.2 million parameters.", scaled_b0(1.2, 1.4));
+  add.operator()<Smaller>("efficientnet_v2_s", "torchvision's efficientnet_v2_s, 21.5 million parameters.",
+                          {.first_channels = 24,
+                           .stages = {{1, 3, 1, 24, 2, true},
+                                      {4, 3, 2, 48, 4, true},
+                                      {4, 3, 2, 64, 4, true},
+                                      {4, 3, 2, 128, 6},
+                                      {6, 3, 1, 160, 9},
+                                      {6, 3, 2, 256, 15}},
+                           .last_channels = 1280,
+                           .norm = {.eps = 0.001}});
 }
 
 }  // namespace trainer::models

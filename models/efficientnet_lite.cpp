@@ -77,9 +77,8 @@ class LiteBlock : public torch::nn::Module {
 
 class EfficientNetLite : public BackboneModel {
  public:
-  EfficientNetLite(double width, double depth, const ClassifierOptions& options, double dropout, double drop_path,
-                   const BuildContext& context)
-      : BackboneModel(options) {
+  template <class Options>
+  EfficientNetLite(double width, double depth, const Options& options, const BuildContext& context) : BackboneModel(options) {
     struct Stage {
       int64_t expansion, kernel_size, stride, channels, num_blocks;
     };
@@ -103,14 +102,14 @@ class EfficientNetLite : public BackboneModel {
       const auto& [expansion, kernel_size, stride, of_lite0, blocks] = kStages[stage];
       const auto out_channels = make_divisible(static_cast<double>(of_lite0) * width, 8);
       for (int64_t i = 0; i < num_blocks(stage); ++i, ++number) {
-        const auto probability = drop_path * static_cast<double>(number) / static_cast<double>(total);
+        const auto probability = options.drop_path * static_cast<double>(number) / static_cast<double>(total);
         blocks_->add(
             std::make_shared<LiteBlock>(channels, out_channels, expansion, kernel_size, i == 0 ? stride : 1, probability, context));
         channels = out_channels;
       }
     }
     head_.emplace(*this, "_conv_head", "_bn1", channels, kLast, 1, 1, 1, true, context.norm);
-    dropout_ = register_module("_dropout", std::make_shared<nn::Dropout>(dropout, context.dropout_generator));
+    dropout_ = register_module("_dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
     fc_ = register_module("_fc", std::make_shared<nn::Linear>(kLast, options.num_outputs()));
     init_as_pytorch<nn::Conv2d>(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
@@ -132,9 +131,7 @@ class EfficientNetLite : public BackboneModel {
 
 void add_efficientnet_lite(ModelRegistry& registry) {
   const auto add = [&registry]<class Options>(const char* name, const char* doc, double width, double depth) {
-    registry.add<Options>(name, doc, [width, depth](const auto& options, const auto& context) {
-      return std::make_shared<EfficientNetLite>(width, depth, options, options.dropout, options.drop_path, context);
-    });
+    add_model<EfficientNetLite, Options>(registry, name, doc, width, depth);
   };
   add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite0", "EfficientNet-Lite0, 4.7 million parameters.", 1.0, 1.0);
   add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite1", "EfficientNet-Lite1, 5.4 million parameters.", 1.0, 1.1);

@@ -425,8 +425,7 @@ void add_layer_lists(LayerRegistry& registry) {
 }
 
 void add_layer_lists(ModelRegistry& registry) {
-  registry.add<LayersOptions>("layers", "A network whose layers are listed in the experiment, see docs/networks.md.",
-                              [](const auto& options, const auto& context) { return std::make_shared<LayersNetwork>(options, context); });
+  add_model<LayersNetwork, LayersOptions>(registry, "layers", "A network whose layers are listed in the experiment, see docs/networks.md.");
 }
 
 }  // namespace trainer::models

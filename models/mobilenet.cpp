@@ -132,14 +132,11 @@ void add_mobilenet(LayerRegistry& registry) {
 }
 
 void add_mobilenet(ModelRegistry& registry) {
-  registry.add<MobileNetOptions>("mobilenet_v2", "torchvision's mobilenet_v2, 3.5 million parameters.",
-                                 [](const auto& options, const auto& context) { return std::make_shared<MobileNetV2>(options, context); });
+  add_model<MobileNetV2, MobileNetOptions>(registry, "mobilenet_v2", "torchvision's mobilenet_v2, 3.5 million parameters.");
   const auto relu = Activation::kRelu;
   const auto hardswish = Activation::kHardswish;
   const auto add = [&registry](const char* name, const char* doc, int64_t hidden, const std::vector<V3Block>& blocks) {
-    registry.add<MobileNetOptions>(name, doc, [blocks, hidden](const auto& options, const auto& context) {
-      return std::make_shared<MobileNetV3>(blocks, hidden, options, context);
-    });
+    add_model<MobileNetV3, MobileNetOptions>(registry, name, doc, blocks, hidden);
   };
   add("mobilenet_v3_small", "torchvision's mobilenet_v3_small, 2.5 million parameters.", 1024,
       {{3, 16, 16, true, relu, 2},

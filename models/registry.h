@@ -11,6 +11,14 @@ using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 
 ModelRegistry& model_registry();
 
+// Adds a network, whose constructor takes `design`, its options and the context.
+template <class Network, class Options, class... Design>
+void add_model(ModelRegistry& registry, const char* name, const char* doc, const Design&... design) {
+  registry.add<Options>(name, doc, [design...](const Options& options, const BuildContext& context) {
+    return std::make_shared<Network>(design..., options, context);
+  });
+}
+
 // The layers of the network `layers`. The options of each layer are LayerOptions.
 using LayerRegistry = Registry<Layer, const LayerContext&>;
 

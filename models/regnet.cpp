@@ -88,8 +88,7 @@ class RegNet : public BackboneModel {
 
 void add_regnet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, const char* doc, const RegNetDesign& design) {
-    registry.add<ImageClassifierOptions>(
-        name, doc, [design](const auto& options, const auto& context) { return std::make_shared<RegNet>(design, options, context); });
+    add_model<RegNet, ImageClassifierOptions>(registry, name, doc, design);
   };
   add("regnet_y_400mf", "torchvision's regnet_y_400mf, 4.3 million parameters.", {{1, 3, 6, 6}, {48, 104, 208, 440}, 8});
   add("regnet_y_800mf", "torchvision's regnet_y_800mf, 6.4 million parameters.", {{1, 3, 8, 2}, {64, 144, 320, 784}, 16});

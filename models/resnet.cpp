@@ -50,7 +50,7 @@ class BasicBlock : public torch::nn::Module {
   static constexpr int64_t kExpansion = 1;
 
   BasicBlock(int64_t in_channels, int64_t channels, int64_t stride, const Grouping& /*grouping*/, const nn::NormFactory& norm)
-      : downsample_(make_downsample(in_channels, channels * kExpansion, stride, norm)) {
+      : downsample_(make_downsample(in_channels, channels, stride, norm)) {
     conv1_ = register_module("conv1", nn::conv3x3(in_channels, channels, stride));
     bn1_ = register_module("bn1", norm(channels));
     conv2_ = register_module("conv2", nn::conv3x3(channels, channels));
@@ -76,15 +76,15 @@ class Bottleneck : public torch::nn::Module {
   static constexpr int64_t kExpansion = 4;
 
   Bottleneck(int64_t in_channels, int64_t channels, int64_t stride, const Grouping& grouping, const nn::NormFactory& norm)
-      : downsample_(make_downsample(in_channels, channels * kExpansion, stride, norm)) {
-    const int64_t width = channels * grouping.width / 64 * grouping.groups;
+      : downsample_(make_downsample(in_channels, channels, stride, norm)) {
+    const int64_t width = channels / kExpansion * grouping.width / 64 * grouping.groups;
     conv1_ = register_module("conv1", nn::conv1x1(in_channels, width));
     bn1_ = register_module("bn1", norm(width));
     const nn::Conv2dOptions grouped{.stride = stride, .padding = 1, .groups = grouping.groups};
     conv2_ = register_module("conv2", std::make_shared<nn::Conv2d>(width, width, 3, grouped));
     bn2_ = register_module("bn2", norm(width));
-    conv3_ = register_module("conv3", nn::conv1x1(width, channels * kExpansion));
-    bn3_ = register_module("bn3", norm(channels * kExpansion));
+    conv3_ = register_module("conv3", nn::conv1x1(width, channels));
+    bn3_ = register_module("bn3", norm(channels));
     if (downsample_) register_module("downsample", downsample_);
   }
 
@@ -108,17 +108,25 @@ template <class Block>
 class ResNet : public BackboneModel {
  public:
   ResNet(const BlocksPerStage& blocks_per_stage, const Grouping& grouping, const ResNetOptions& options, const BuildContext& context)
-      : BackboneModel(options), options_(options), grouping_(grouping) {
+      : BackboneModel(options), options_(options) {
+    const auto stage = [&](size_t i, int64_t in_channels, int64_t channels) {
+      return make_stage<Block>(blocks_per_stage[i], in_channels, channels, i == 0 ? 1 : 2, grouping, context.norm);
+    };
+    constexpr int64_t kWidth = 64 * Block::kExpansion;
     conv1_ = register_module("conv1", make_stem(options));
     bn1_ = register_module("bn1", context.norm(64));
-    layer1_ = register_module("layer1", make_stage(64, 1, blocks_per_stage[0], context.norm));
-    layer2_ = register_module("layer2", make_stage(128, 2, blocks_per_stage[1], context.norm));
-    layer3_ = register_module("layer3", make_stage(256, 2, blocks_per_stage[2], context.norm));
-    layer4_ = register_module("layer4", make_stage(512, 2, blocks_per_stage[3], context.norm));
+    layer1_ = register_module("layer1", stage(0, 64, kWidth));
+    layer2_ = register_module("layer2", stage(1, kWidth, 2 * kWidth));
+    layer3_ = register_module("layer3", stage(2, 2 * kWidth, 4 * kWidth));
+    layer4_ = register_module("layer4", stage(3, 4 * kWidth, 8 * kWidth));
     dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
-    fc_ = register_module("fc", std::make_shared<nn::Linear>(stage_channels_, options.num_outputs()));
+    fc_ = register_module("fc", std::make_shared<nn::Linear>(8 * kWidth, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+    for (const auto& module : modules(/*include_self=*/false)) {
+      auto* block = module->template as<Block>();
+      if (options.zero_init_last_norm && block != nullptr) torch::nn::init::zeros_(block->last_norm().weight);
+    }
   }
 
   torch::Tensor forward_features(const torch::Tensor& x) override {
@@ -135,20 +143,7 @@ class ResNet : public BackboneModel {
     return std::make_shared<nn::Conv2d>(options.num_channels(), 64, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
   }
 
-  torch::nn::Sequential make_stage(int64_t channels, int64_t stride, int64_t num_blocks, const nn::NormFactory& norm) {
-    torch::nn::Sequential stage;
-    for (int64_t i = 0; i < num_blocks; ++i) {
-      const auto block = std::make_shared<Block>(stage_channels_, channels, i == 0 ? stride : 1, grouping_, norm);
-      if (options_.zero_init_last_norm) torch::nn::init::zeros_(block->last_norm().weight);
-      stage->push_back(block);
-      stage_channels_ = channels * Block::kExpansion;
-    }
-    return stage;
-  }
-
   ResNetOptions options_;
-  Grouping grouping_;
-  int64_t stage_channels_ = 64;  // output channels of the latest block
   std::shared_ptr<nn::Conv2d> conv1_;
   nn::BatchNormPtr bn1_;
   torch::nn::Sequential layer1_, layer2_, layer3_, layer4_;
@@ -175,8 +170,7 @@ Layer make_block(const BlockOptions& options, const Grouping& grouping, const La
     throw OptionError("channels", fmt::format("{} is not a multiple of {}; choose a multiple", options.channels, Block::kExpansion));
   }
   const auto in_channels = require_image(context)[0];
-  const auto block =
-      std::make_shared<Block>(in_channels, options.channels / Block::kExpansion, options.stride, grouping, context.build.norm);
+  const auto block = std::make_shared<Block>(in_channels, options.channels, options.stride, grouping, context.build.norm);
   return {torch::nn::AnyModule(block), slide(context, options.channels, 3, options.stride, 1)};
 }
 
@@ -198,9 +192,7 @@ void add_resnet(LayerRegistry& registry) {
 void add_resnet(ModelRegistry& registry) {
   const auto add = [&registry]<class Block>(const char* name, const BlocksPerStage& blocks_per_stage, const char* doc,
                                             const Grouping& grouping = {}) {
-    registry.add<ResNetOptions>(name, doc, [blocks_per_stage, grouping](const auto& options, const auto& context) {
-      return std::make_shared<ResNet<Block>>(blocks_per_stage, grouping, options, context);
-    });
+    add_model<ResNet<Block>, ResNetOptions>(registry, name, doc, blocks_per_stage, grouping);
   };
   add.operator()<BasicBlock>("resnet18", {2, 2, 2, 2}, "torchvision's resnet18, 11.7 million parameters.");
   add.operator()<BasicBlock>("resnet34", {3, 4, 6, 3}, "torchvision's resnet34, 21.8 million parameters.");

@@ -79,12 +79,9 @@ class ShuffleNet : public BackboneModel {
     conv1_ =
         register_module("conv1", std::make_shared<ConvNorm>(options.num_channels(), channels, ConvNormOptions{.stride = 2}, context.norm));
     for (size_t i = 0; i < kBlocks.size(); ++i) {
-      torch::nn::Sequential stage;
-      for (int64_t block = 0; block < kBlocks[i]; ++block) {
-        stage->push_back(std::make_shared<ShuffleBlock>(channels, kChannels[i], block == 0 ? 2 : 1, context.norm));
-        channels = kChannels[i];
-      }
+      const auto stage = make_stage<ShuffleBlock>(kBlocks[i], channels, kChannels[i], 2, context.norm);
       stages_.push_back(register_module("stage" + std::to_string(i + 2), stage));
+      channels = kChannels[i];
     }
     conv5_ = register_module("conv5", std::make_shared<ConvNorm>(channels, kLast, ConvNormOptions{.kernel_size = 1}, context.norm));
     fc_ = register_module("fc", std::make_shared<nn::Linear>(kLast, options.num_outputs()));
@@ -108,9 +105,8 @@ class ShuffleNet : public BackboneModel {
 }  // namespace
 
 void add_shufflenet(ModelRegistry& registry) {
-  registry.add<ImageClassifierOptions>(
-      "shufflenet_v2_x1_0", "torchvision's shufflenet_v2_x1_0, 2.3 million parameters.",
-      [](const auto& options, const auto& context) { return std::make_shared<ShuffleNet>(options, context); });
+  add_model<ShuffleNet, ImageClassifierOptions>(registry, "shufflenet_v2_x1_0",
+                                                "torchvision's shufflenet_v2_x1_0, 2.3 million parameters.");
 }
 
 }  // namespace trainer::models

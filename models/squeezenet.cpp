@@ -71,8 +71,8 @@ class SqueezeNet : public BackboneModel {
 }  // namespace
 
 void add_squeezenet(ModelRegistry& registry) {
-  registry.add<SqueezeNetOptions>("squeezenet1_1", "torchvision's squeezenet1_1, 1.2 million parameters, without batch normalisation.",
-                                  [](const auto& options, const auto& context) { return std::make_shared<SqueezeNet>(options, context); });
+  add_model<SqueezeNet, SqueezeNetOptions>(registry, "squeezenet1_1",
+                                           "torchvision's squeezenet1_1, 1.2 million parameters, without batch normalisation.");
 }
 
 }  // namespace trainer::models

@@ -121,9 +121,7 @@ class Vgg : public BackboneModel {
 
 void add_vgg(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, const ConvolutionsPerStage& convolutions_per_stage, const char* doc) {
-    registry.add<VggOptions>(name, doc, [convolutions_per_stage](const auto& options, const auto& context) {
-      return std::make_shared<Vgg>(convolutions_per_stage, options, context);
-    });
+    add_model<Vgg, VggOptions>(registry, name, doc, convolutions_per_stage);
   };
   add("vgg11_bn", {1, 1, 2, 2, 2}, "torchvision's vgg11_bn, 132.9 million parameters, 9 million with the cifar head.");
   add("vgg13_bn", {2, 2, 2, 2, 2}, "torchvision's vgg13_bn, 133.1 million parameters, 9 million with the cifar head.");

@@ -202,13 +202,10 @@ class Deit : public VisionTransformer {
 }  // namespace
 
 void add_vit(ModelRegistry& registry) {
-  registry.add<VitOptions>("vit_b_16", "torchvision's vit_b_16, 86.6 million parameters.", [](const auto& options, const auto& context) {
-    return std::make_shared<Vit>(VitDesign{.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072}, options, context);
-  });
-  registry.add<DeitOptions>(
-      "vit_s_16", "timm's vit_small_patch16_224, 22.1 million parameters.", [](const auto& options, const auto& context) {
-        return std::make_shared<Deit>(VitDesign{.num_layers = 12, .num_heads = 6, .num_features = 384, .hidden = 1536}, options, context);
-      });
+  add_model<Vit, VitOptions>(registry, "vit_b_16", "torchvision's vit_b_16, 86.6 million parameters.",
+                             VitDesign{.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072});
+  add_model<Deit, DeitOptions>(registry, "vit_s_16", "timm's vit_small_patch16_224, 22.1 million parameters.",
+                               VitDesign{.num_layers = 12, .num_heads = 6, .num_features = 384, .hidden = 1536});
 }
 
 }  // namespace trainer::models

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "models/blocks.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
@@ -59,10 +60,13 @@ class WideResNet : public BackboneModel {
  public:
   WideResNet(const WideResNetOptions& options, const BuildContext& context) : BackboneModel(options) {
     const int64_t channels = 16 * options.width;
+    const auto stage = [&](int64_t in_channels, int64_t out_channels, int64_t stride) {
+      return make_stage<WideBlock>((options.depth - 4) / 6, in_channels, out_channels, stride, options.dropout, context);
+    };
     conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
-    layer1_ = register_module("layer1", make_stage(16, channels, 1, options, context));
-    layer2_ = register_module("layer2", make_stage(channels, 2 * channels, 2, options, context));
-    layer3_ = register_module("layer3", make_stage(2 * channels, 4 * channels, 2, options, context));
+    layer1_ = register_module("layer1", stage(16, channels, 1));
+    layer2_ = register_module("layer2", stage(channels, 2 * channels, 2));
+    layer3_ = register_module("layer3", stage(2 * channels, 4 * channels, 2));
     bn_ = register_module("bn", context.norm(4 * channels));
     fc_ = register_module("fc", std::make_shared<nn::Linear>(4 * channels, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
@@ -77,16 +81,6 @@ class WideResNet : public BackboneModel {
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:
-  static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, const WideResNetOptions& options,
-                                          const BuildContext& context) {
-    torch::nn::Sequential stage(std::make_shared<WideBlock>(in_channels, channels, stride, options.dropout, context));
-    const int64_t num_blocks = (options.depth - 4) / 6;
-    for (int64_t i = 1; i < num_blocks; ++i) {
-      stage->push_back(std::make_shared<WideBlock>(channels, channels, 1, options.dropout, context));
-    }
-    return stage;
-  }
-
   std::shared_ptr<nn::Conv2d> conv1_;
   torch::nn::Sequential layer1_, layer2_, layer3_;
   nn::BatchNormPtr bn_;
@@ -96,8 +90,8 @@ class WideResNet : public BackboneModel {
 }  // namespace
 
 void add_wide_resnet(ModelRegistry& registry) {
-  registry.add<WideResNetOptions>("wide_resnet", "Wide residual network for 32×32 images; by default WRN-28-10, 36 million parameters.",
-                                  [](const auto& options, const auto& context) { return std::make_shared<WideResNet>(options, context); });
+  add_model<WideResNet, WideResNetOptions>(registry, "wide_resnet",
+                                           "Wide residual network for 32×32 images; by default WRN-28-10, 36 million parameters.");
 }
 
 }  // namespace trainer::models

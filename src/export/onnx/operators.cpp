@@ -126,25 +126,11 @@ std::string swap_dimensions(const Arguments& arguments, Graph& graph, int64_t fi
   return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", order}});
 }
 
-std::string transpose(const Arguments& arguments, Graph& graph) {
-  return swap_dimensions(arguments, graph, arguments.integer(1), arguments.integer(2));
-}
-
-std::string transpose_matrix(const Arguments& arguments, Graph& graph) { return swap_dimensions(arguments, graph, 0, 1); }
-
-std::string permute(const Arguments& arguments, Graph& graph) {
-  return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", arguments.integers(1)}});
-}
-
 // Reshapes to the shape of the traced result; 0 stands for the input's first dimension, which is the batch.
 std::string reshape(const Arguments& arguments, Graph& graph) {
   auto shape = arguments.result_shape();
   shape.at(0) = 0;
   return graph.add_node("Reshape", {arguments.tensor(0), graph.add_constant(torch::tensor(shape))});
-}
-
-std::string concatenate(const Arguments& arguments, Graph& graph) {
-  return graph.add_node("Concat", arguments.tensors(0), {{"axis", arguments.integer(1)}});
 }
 
 std::string select(const Arguments& arguments, Graph& graph) {
@@ -193,8 +179,6 @@ std::string relu6(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Clip", {arguments.tensor(0), graph.add_constant(torch::tensor(0.0F)), graph.add_constant(torch::tensor(6.0F))});
 }
 
-std::string sigmoid(const Arguments& arguments, Graph& graph) { return graph.add_node("Sigmoid", {arguments.tensor(0)}); }
-
 std::string silu(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Mul", {arguments.tensor(0), graph.add_node("Sigmoid", {arguments.tensor(0)})});
 }
@@ -206,8 +190,6 @@ std::string hardsigmoid(const Arguments& arguments, Graph& graph) {
 std::string hardswish(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Mul", {arguments.tensor(0), hardsigmoid(arguments, graph)});
 }
-
-std::string relu(const Arguments& arguments, Graph& graph) { return graph.add_node("Relu", {arguments.tensor(0)}); }
 
 std::string gelu(const Arguments& arguments, Graph& graph) {
   if (arguments.text(1) != "none") arguments.refuse("with an approximation");
@@ -235,29 +217,28 @@ std::string flatten(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Flatten", {arguments.tensor(0)}, {{"axis", int64_t{1}}});
 }
 
-std::string max_pool2d(const Arguments& arguments, Graph& graph) {
+// The attributes of both kinds of pooling; `ceil_mode`: the argument with this name.
+Attributes pooling(const Arguments& arguments, size_t ceil_mode) {
   constexpr size_t kRank = 2;
   const auto kernel = arguments.integers(1, kRank);
   const auto strides = arguments.integers(2, kRank);
-  return graph.add_node("MaxPool", {arguments.tensor(0)},
-                        {{"kernel_shape", kernel},
-                         {"strides", strides.empty() ? kernel : strides},
-                         {"pads", both_sides(arguments.integers(3, kRank))},
-                         {"dilations", arguments.integers(4, kRank)},
-                         {"ceil_mode", int64_t{arguments.boolean(5)}}});
+  return {{"kernel_shape", kernel},
+          {"strides", strides.empty() ? kernel : strides},
+          {"pads", both_sides(arguments.integers(3, kRank))},
+          {"ceil_mode", int64_t{arguments.boolean(ceil_mode)}}};
+}
+
+std::string max_pool2d(const Arguments& arguments, Graph& graph) {
+  auto attributes = pooling(arguments, /*ceil_mode=*/5);
+  attributes["dilations"] = arguments.integers(4, 2);
+  return graph.add_node("MaxPool", {arguments.tensor(0)}, std::move(attributes));
 }
 
 std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
-  constexpr size_t kRank = 2;
   if (!arguments.is_none(6)) arguments.refuse("with divisor_override");
-  const auto kernel = arguments.integers(1, kRank);
-  const auto strides = arguments.integers(2, kRank);
-  return graph.add_node("AveragePool", {arguments.tensor(0)},
-                        {{"kernel_shape", kernel},
-                         {"strides", strides.empty() ? kernel : strides},
-                         {"pads", both_sides(arguments.integers(3, kRank))},
-                         {"ceil_mode", int64_t{arguments.boolean(4)}},
-                         {"count_include_pad", int64_t{arguments.boolean(5)}}});
+  auto attributes = pooling(arguments, /*ceil_mode=*/4);
+  attributes["count_include_pad"] = int64_t{arguments.boolean(5)};
+  return graph.add_node("AveragePool", {arguments.tensor(0)}, std::move(attributes));
 }
 
 // Returns a matrix [to, from] that computes the means over the parts into which adaptive_avg_pool divides an axis.
@@ -301,22 +282,34 @@ std::string constant_pad_nd(const Arguments& arguments, Graph& graph) {
 
 using Conversion = std::function<std::string(const Arguments& arguments, Graph& graph)>;
 
+// The operator `op` of the first argument.
+Conversion simple(const char* op) {
+  return [op](const Arguments& arguments, Graph& graph) { return graph.add_node(op, {arguments.tensor(0)}); };
+}
+
 std::unordered_map<std::string, Conversion>& conversions() {
   static std::unordered_map<std::string, Conversion> all = {
       {"aten::_convolution", convolution},
       {"aten::batch_norm", batch_norm},
       {"aten::linear", linear},
       {"aten::addmm", addmm},
-      {"aten::t", transpose_matrix},
-      {"aten::transpose", transpose},
-      {"aten::permute", permute},
+      {"aten::t", [](const auto& arguments, Graph& graph) { return swap_dimensions(arguments, graph, 0, 1); }},
+      {"aten::transpose",
+       [](const auto& arguments, Graph& graph) { return swap_dimensions(arguments, graph, arguments.integer(1), arguments.integer(2)); }},
+      {"aten::permute",
+       [](const auto& arguments, Graph& graph) {
+         return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", arguments.integers(1)}});
+       }},
       {"aten::unflatten", reshape},
-      {"aten::cat", concatenate},
+      {"aten::cat",
+       [](const auto& arguments, Graph& graph) {
+         return graph.add_node("Concat", arguments.tensors(0), {{"axis", arguments.integer(1)}});
+       }},
       {"aten::select", select},
       {"aten::expand_as", expand_as},
       {"aten::layer_norm", layer_norm},
       {"aten::scaled_dot_product_attention", attention},
-      {"aten::sigmoid", sigmoid},
+      {"aten::sigmoid", simple("Sigmoid")},
       {"aten::silu", silu},
       {"aten::hardsigmoid", hardsigmoid},
       {"aten::hardswish", hardswish},
@@ -324,8 +317,8 @@ std::unordered_map<std::string, Conversion>& conversions() {
       {"aten::mean", mean},
       {"aten::dropout", dropout},
       {"aten::relu6", relu6},
-      {"aten::relu", relu},
-      {"aten::relu_", relu},
+      {"aten::relu", simple("Relu")},
+      {"aten::relu_", simple("Relu")},
       {"aten::gelu", gelu},
       {"aten::add", add},
       {"aten::add_", add},

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <functional>
@@ -46,28 +47,22 @@ std::string find_python_package() {
 
 // The library is never closed, because its threads may outlive a session.
 const api::Base& load_runtime(const fs::path& runtime) {
-  std::string file = runtime.string();
+  std::vector<std::string> files = {"libonnxruntime.so.1", "libonnxruntime.so"};
+  if (!runtime.empty()) files = {runtime.string()};
   void* library = nullptr;
-  if (!runtime.empty()) {
-    library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      throw UsageError(
-          fmt::format("--runtime {}: the library cannot be loaded: {}; give libonnxruntime.so of ONNX Runtime", file, ::dlerror()));
-    }
-  }
-  for (const char* name : {"libonnxruntime.so.1", "libonnxruntime.so"}) {
-    if (library != nullptr) break;
+  std::string file, reason;
+  const auto open = [&](const std::string& name) {
     file = name;
-    library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) reason = ::dlerror();
+    return library != nullptr;
+  };
+  if (!std::ranges::any_of(files, open) && !runtime.empty()) {
+    throw UsageError(fmt::format("--runtime {}: the library cannot be loaded: {}; give libonnxruntime.so of ONNX Runtime", file, reason));
   }
   if (library == nullptr) {
-    std::string reason = ::dlerror();
-    if (const auto package = find_python_package(); !package.empty()) {
-      file = package;
-      library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library == nullptr) reason = ::dlerror();
-    }
-    if (library == nullptr) {
+    const auto package = find_python_package();
+    if (package.empty() || !open(package)) {
       throw UsageError(
           fmt::format("ONNX Runtime, which runs .onnx files, cannot be loaded: {}; install it for the python3 in PATH "
                       "(pip install onnxruntime), or give its library with --runtime",
@@ -102,18 +97,17 @@ class Network : public exported::ExportedNetwork {
   Network(const fs::path& file, const fs::path& runtime, int num_threads) : file_(file), base_(load_runtime(runtime)) {
     functions_ = base_.get_functions(api::kApiVersion);
     if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install version 1.2 or later", engine()));
-    env_ = create<api::Env>(&api::Functions::release_env,
-                            [&](api::Env** out) { return functions_->create_env(api::kLogFatal, "trainer", out); });
-    memory_ = create<api::MemoryInfo>(&api::Functions::release_memory_info, [&](api::MemoryInfo** out) {
+    env_ =
+        create<api::Env>(&api::Functions::release_env, [&](auto** out) { return functions_->create_env(api::kLogFatal, "trainer", out); });
+    memory_ = create<api::MemoryInfo>(&api::Functions::release_memory_info, [&](auto** out) {
       return functions_->create_cpu_memory_info(api::kArenaAllocator, api::kDefaultMemory, out);
     });
     check(functions_->get_default_allocator(&allocator_));
     const auto options = create<api::SessionOptions>(&api::Functions::release_session_options,
                                                      [&](auto** out) { return functions_->create_session_options(out); });
     check(functions_->set_intra_op_num_threads(options.get(), num_threads));
-    session_ = create<api::Session>(&api::Functions::release_session, [&](api::Session** out) {
-      return functions_->create_session(env_.get(), file_.c_str(), options.get(), out);
-    });
+    session_ = create<api::Session>(&api::Functions::release_session,
+                                    [&](auto** out) { return functions_->create_session(env_.get(), file_.c_str(), options.get(), out); });
     read_input();
     read_output();
     read_description();
@@ -126,19 +120,18 @@ class Network : public exported::ExportedNetwork {
   std::string engine() const override { return fmt::format("ONNX Runtime {}", base_.get_version()); }
 
   torch::Tensor run(const torch::Tensor& input) override {
-    const auto value = create<api::Value>(&api::Functions::release_value, [&](api::Value** out) {
+    const auto value = create<api::Value>(&api::Functions::release_value, [&](auto** out) {
       return functions_->create_tensor_with_data(memory_.get(), input.data_ptr(), input.nbytes(), input.sizes().data(),
                                                  input.sizes().size(), type_of(input.scalar_type()), out);
     });
     const std::array<const api::Value*, 1> values = {value.get()};
     const std::array<const char*, 1> input_names = {input_name_.c_str()};
     const std::array<const char*, 1> output_names = {output_name_.c_str()};
-    const auto output = create<api::Value>(&api::Functions::release_value, [&](api::Value** out) {
+    const auto output = create<api::Value>(&api::Functions::release_value, [&](auto** out) {
       return functions_->run(session_.get(), nullptr, input_names.data(), values.data(), 1, output_names.data(), 1, out);
     });
-    const auto info = create<api::TensorInfo>(&api::Functions::release_tensor_info, [&](api::TensorInfo** out) {
-      return functions_->get_tensor_type_and_shape(output.get(), out);
-    });
+    const auto info = create<api::TensorInfo>(&api::Functions::release_tensor_info,
+                                              [&](auto** out) { return functions_->get_tensor_type_and_shape(output.get(), out); });
     int type = 0;
     check(functions_->get_tensor_element_type(info.get(), &type));
     const auto dtype = dtype_of(type);
@@ -194,9 +187,8 @@ class Network : public exported::ExportedNetwork {
     char* name = nullptr;
     check(functions_->session_get_input_name(session_.get(), 0, allocator_, &name));
     input_name_ = take_text(name);
-    const auto type_info = create<api::TypeInfo>(&api::Functions::release_type_info, [&](api::TypeInfo** out) {
-      return functions_->session_get_input_type_info(session_.get(), 0, out);
-    });
+    const auto type_info = create<api::TypeInfo>(
+        &api::Functions::release_type_info, [&](auto** out) { return functions_->session_get_input_type_info(session_.get(), 0, out); });
     const api::TensorInfo* info = nullptr;
     check(functions_->cast_type_info_to_tensor_info(type_info.get(), &info));
     int type = 0;
@@ -223,9 +215,8 @@ class Network : public exported::ExportedNetwork {
   }
 
   void read_description() {
-    const auto metadata = create<api::ModelMetadata>(&api::Functions::release_model_metadata, [&](api::ModelMetadata** out) {
-      return functions_->session_get_model_metadata(session_.get(), out);
-    });
+    const auto metadata = create<api::ModelMetadata>(
+        &api::Functions::release_model_metadata, [&](auto** out) { return functions_->session_get_model_metadata(session_.get(), out); });
     char* text = nullptr;
     check(functions_->metadata_lookup(metadata.get(), allocator_, "trainer", &text));
     description_ = exported::read_description(take_text(text), file_.string());
