@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstddef>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "data/avx2.h"
 #include "data/threads.h"
 
 namespace trainer::data {
@@ -213,70 +213,14 @@ float similarity(const Grey& a, const Grey& b, const Grey& common) {
   return correlation(sharpen(rest), sharpen(without(place(b, best), common)));
 }
 
-// The hashes of all images in four tables, each sorted by a different block of 16 bits.
-class HashIndex {
- public:
-  struct Entry {
-    uint64_t hash;
-    uint32_t picture;
-  };
-
-  explicit HashIndex(const std::vector<Entry>& entries) {
-    for (size_t block = 0; block < kNumBlocks; ++block) {
-      auto& [sorted, begins] = tables_[block];
-      sorted = entries;
-      std::ranges::sort(sorted, {}, [&](const Entry& entry) { return std::tuple(value(entry.hash, block), entry.hash, entry.picture); });
-      begins.assign(kNumValues + 1, 0);
-      for (const auto& entry : entries) ++begins[value(entry.hash, block) + 1];
-      std::partial_sum(begins.begin(), begins.end(), begins.begin());
-    }
-    for (uint32_t mask = 0; mask < kNumValues; ++mask) {
-      if (std::popcount(mask) <= kMostDistance / static_cast<int>(kNumBlocks)) masks_.push_back(mask);
-    }
+// Sets `near` to the indices of the hashes that differ from `hash` in at most 15 of their 64 bits.
+TRAINER_FOR_AVX2_TOO void find_near(const std::vector<uint64_t>& hashes, uint64_t hash, std::vector<uint32_t>& near) {
+  constexpr int kMostDistance = 15;
+  near.clear();
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    if (std::popcount(hashes[i] ^ hash) <= kMostDistance) near.push_back(static_cast<uint32_t>(i));
   }
-
-  // Calls use(picture, distance) for other images at a Hamming distance of at most kMostDistance, possibly several times. Two hashes at
-  // such a distance have one block that differs in at most 3 bits. If more than 2 * kWindow hashes have the same block, only those nearest
-  // in sorted order are visited.
-  template <class Use>
-  void visit_near(const Entry& entry, const Use& use) const {
-    for (size_t block = 0; block < kNumBlocks; ++block) {
-      const auto& [sorted, begins] = tables_[block];
-      for (const auto mask : masks_) {
-        const auto other = value(entry.hash, block) ^ mask;
-        const auto* begin = sorted.data() + begins[other];
-        const auto* end = sorted.data() + begins[other + 1];
-        if (end - begin > 2 * kWindow) {
-          const auto wanted = entry.hash ^ (uint64_t{mask} << (16 * block));
-          const auto* middle = std::clamp(std::ranges::lower_bound(begin, end, std::pair(wanted, entry.picture), {},
-                                                                   [](const Entry& one) { return std::pair(one.hash, one.picture); }),
-                                          begin + kWindow, end - kWindow);
-          begin = middle - kWindow;
-          end = middle + kWindow;
-        }
-        for (const auto* one = begin; one != end; ++one) {
-          const int distance = std::popcount(one->hash ^ entry.hash);
-          if (distance <= kMostDistance && one->picture != entry.picture) use(one->picture, distance);
-        }
-      }
-    }
-  }
-
- private:
-  static constexpr int kMostDistance = 15;
-  static constexpr size_t kNumBlocks = 4;
-  static constexpr uint32_t kNumValues = 1 << 16;
-  static constexpr std::ptrdiff_t kWindow = 256;
-  struct Table {
-    std::vector<Entry> sorted;
-    std::vector<uint32_t> begins;  // position of the first entry for each value of the block
-  };
-
-  static uint32_t value(uint64_t hash, size_t block) { return static_cast<uint32_t>(hash >> (16 * block) & 0xFFFF); }
-
-  std::array<Table, kNumBlocks> tables_;
-  std::vector<uint32_t> masks_;
-};
+}
 
 // The nearest images, with their distances.
 using Nearest = std::set<std::pair<int, uint32_t>>;
@@ -322,19 +266,23 @@ Thumbnail make_thumbnail(const ImageView& image, PictureMemory& memory) {
 std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture> pictures, int num_threads,
                                                  const std::function<bool()>& may_continue) {
   const CommonStructure common(pictures);
-  using Entry = HashIndex::Entry;
+  using Entry = std::pair<uint32_t, uint64_t>;  // an image and its hash
   const auto entries = find_in_threads<Entry>(pictures.size(), num_threads, may_continue, [&](size_t i, std::vector<Entry>& found) {
     Grey grey;
-    if (normalise(*pictures[i].thumbnail, grey)) found.push_back({hash_of(without(grey, common.of_all())), static_cast<uint32_t>(i)});
+    if (normalise(*pictures[i].thumbnail, grey)) found.emplace_back(static_cast<uint32_t>(i), hash_of(without(grey, common.of_all())));
   });
-  const HashIndex index(entries);
+  std::vector<uint64_t> hashes;
+  for (const auto& entry : entries) hashes.push_back(entry.second);
   using Pair = std::pair<uint32_t, uint32_t>;
   auto pairs = find_in_threads<Pair>(entries.size(), num_threads, may_continue, [&](size_t i, std::vector<Pair>& found) {
-    const auto picture = entries[i].picture;
+    const auto [picture, hash] = entries[i];
     std::array<Nearest, 2> nearest;  // images of the same part of the data set, and of other parts
-    index.visit_near(entries[i], [&](uint32_t other, int distance) {
-      add_to(nearest[pictures[other].part != pictures[picture].part], other, distance);
-    });
+    thread_local std::vector<uint32_t> near;
+    find_near(hashes, hash, near);
+    for (const auto k : near) {
+      const auto other = entries[k].first;
+      if (k != i) add_to(nearest[pictures[other].part != pictures[picture].part], other, std::popcount(hashes[k] ^ hash));
+    }
     for (const auto& of_parts : nearest) {
       for (const auto& [distance, other] : of_parts) found.push_back(std::minmax(picture, other));
     }
