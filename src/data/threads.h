@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace trainer::data {
 template <class Memory, class Work>
 void for_each_in_threads(size_t size, int num_threads, const std::function<bool(size_t num_done)>& may_continue, const Work& work) {
   constexpr std::chrono::milliseconds kInterval{5};
+  std::counting_semaphore<> finished(0);  // released when nothing is left to do
   std::atomic<size_t> next = 0, num_done = 0;
   std::mutex mutex;  // guards the failure
   size_t failed = size;
@@ -28,18 +30,19 @@ void for_each_in_threads(size_t size, int num_threads, const std::function<bool(
       Memory memory;
       for (i = next++; i < size && !stop.stop_requested(); i = next++) {
         work(i, memory);
-        ++num_done;
+        if (++num_done == size) finished.release();
       }
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!failure || i < failed) failure = std::current_exception();
       failed = std::min(failed, i);
       next = num_done = size;
+      finished.release();
     }
   };
   std::vector<std::jthread> threads;
-  for (int i = 0; i < num_threads; ++i) threads.emplace_back(run);
-  while (num_done < size && may_continue(num_done)) std::this_thread::sleep_for(kInterval);
+  for (size_t i = 0; i < std::min(size, static_cast<size_t>(num_threads)); ++i) threads.emplace_back(run);
+  while (num_done < size && may_continue(num_done)) finished.try_acquire_for(kInterval);
   threads.clear();
   if (failure) std::rethrow_exception(failure);
 }

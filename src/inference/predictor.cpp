@@ -4,16 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <functional>
 #include <numeric>
-#include <thread>
 
 #include "base/file.h"
 #include "config/reader.h"
 #include "data/image_file.h"
 #include "data/operations/operations.h"
+#include "data/threads.h"
 #include "inference/place_model.h"
 #include "inference/weights_by_name.h"
 #include "models/registry.h"
@@ -55,28 +54,6 @@ constexpr int64_t kImagesForWinograd = 8;
 
 data::BatchLayout layout_of(const device::Placement& placement) {
   return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
-}
-
-// Calls work(i, memory) for each i below `count`, on up to `num_threads` threads. Rethrows one of the exceptions.
-void for_each_file(size_t count, int num_threads, const std::function<void(size_t, ImageReader::Memory&)>& work) {
-  std::atomic<size_t> next = 0;
-  std::vector<std::exception_ptr> failures(static_cast<size_t>(num_threads));
-  const auto run = [&](size_t thread) {
-    try {
-      ImageReader::Memory memory;
-      for (size_t i = next++; i < count; i = next++) work(i, memory);
-    } catch (...) {
-      failures[thread] = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(count, failures.size()); ++i) threads.emplace_back(run, i);
-    run(0);
-  }
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
 }
 
 }  // namespace
@@ -141,7 +118,8 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
   const auto images = make_batch(static_cast<int64_t>(files.size()));
   auto* const bytes = static_cast<std::byte*>(images.data_ptr());
   const auto bytes_of_image = images.nbytes() / files.size();
-  for_each_file(files.size(), num_threads, [&](size_t i, ImageReader::Memory& memory) {
+  const auto always = [](size_t /*num_done*/) { return true; };
+  data::for_each_in_threads<ImageReader::Memory>(files.size(), num_threads, always, [&](size_t i, ImageReader::Memory& memory) {
     try {
       reader_.read_file(files[i], memory, bytes + i * bytes_of_image);
     } catch (const Error&) {

@@ -14,9 +14,9 @@
 
 #include "base/text.h"
 #include "checkpoint/state/names.h"
+#include "inference/description.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
-#include "trainer/state.h"
 
 namespace trainer::inference {
 namespace {
@@ -183,20 +183,24 @@ Match best_match(const state::Tree& file, const std::string& source, const torch
   return std::move(*best);
 }
 
-void copy_fitting(const Match& found) {
+// Returns a text about this for the log.
+std::string copy_fitting(const Match& found) {
   const torch::NoGradGuard no_grad;
   for (const auto& [destination, value] : found.fitting) destination.copy_(value);
+  return fmt::format("the model starts with {} of {}", counted(found.fitting.size(), "tensor"), found.origin);
+}
+
+// Throws if anything differs.
+void require_equal(const Match& found, const std::string& remedy) {
+  const auto differences = found.differences();
+  if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}; {}", found.origin, differences, remedy));
 }
 
 }  // namespace
 
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model) {
   const auto found = best_match(file, source, model);
-  const auto differences = found.differences();
-  if (!differences.empty()) {
-    throw CheckpointError(
-        fmt::format("{}: does not fit the model: {}; choose the model for which the file was made", found.origin, differences));
-  }
+  require_equal(found, "choose the model for which the file was made");
   copy_fitting(found);
 }
 
@@ -215,16 +219,13 @@ namespace {
 // names. Returns a text about this for the log, or an empty string if nothing was done.
 std::string take_rows_by_class(const state::Tree& file, const std::vector<std::string>& class_names, const models::Model& model,
                                Match& found) {
-  const auto* root = std::get_if<state::Dict>(&file.value());
-  const auto* stored = root == nullptr ? nullptr : root->find("class_names");
-  const auto* list = stored == nullptr ? nullptr : std::get_if<state::List>(&stored->value());
   const auto head = head_of(model);
-  if (list == nullptr || class_names.empty() || head.empty()) return "";
+  if (!state::View(file, "").find("class_names") || class_names.empty() || head.empty()) return "";
   std::vector<std::string> of_file;
-  for (const auto& name : *list) {
-    const auto* text = std::get_if<std::string>(&name.value());
-    if (text == nullptr) return "";
-    of_file.push_back(*text);
+  try {
+    of_file = read_class_names(file, "");
+  } catch (const CheckpointError&) {
+    return "";  // another program has written something else there
   }
   if (of_file == class_names) return "";
   size_t num_taken = 0;
@@ -271,15 +272,12 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
     throw CheckpointError(
         fmt::format("{}: none of its entries fits the model: {}; choose the model for which the file was made", found.origin, differences));
   }
-  if (strict && !differences.empty()) {
-    throw CheckpointError(fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load only what fits ({})",
-                                      found.origin, differences, counted(found.fitting.size(), "entry", "entries")));
-  }
-  copy_fitting(found);
   const size_t num_fitting = found.fitting.size();
+  if (strict) {
+    require_equal(found, fmt::format("set model.init_strict: false to load only what fits ({})", counted(num_fitting, "entry", "entries")));
+  }
   const size_t num_tensors = num_fitting + found.missing.size() + found.misfits.size();
-  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(num_fitting, "tensor"), found.origin), .warning = {}};
-  report.text += rows;
+  InitReport report{.text = copy_fitting(found) + rows, .warning = {}};
   if (!differences.empty()) report.text += "; skipped: " + differences;
   if (2 * num_fitting < num_tensors) {
     report.warning = fmt::format(
@@ -300,15 +298,8 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
     head.push_back(misfit.name);
     return true;
   });
-  const auto differences = found.differences();
-  if (!differences.empty()) {
-    throw CheckpointError(fmt::format("{}: does not fit the model: {}; choose the model and the options for which the file was made",
-                                      found.origin, differences));
-  }
-  copy_fitting(found);
-  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(found.fitting.size(), "tensor"), found.origin),
-                    .warning = {}};
-  report.text += rows;
+  require_equal(found, "choose the model and the options for which the file was made");
+  InitReport report{.text = copy_fitting(found) + rows, .warning = {}};
   if (!head.empty()) {
     report.text += fmt::format(
         "; the last layer ({}) starts with random values, because it has {} outputs in this experiment and another number in the file",
