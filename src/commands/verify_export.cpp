@@ -209,10 +209,10 @@ class Comparison {
           fmt::format("{}: its network takes images of dataset.mode: {}, but this command compares only images of 8 bits per channel",
                       checkpoint_, data::name_of(decoding.mode)));
     }
-    const auto& shape = network_.input_shape();
+    const auto& shape = network_.input_shape;
     if (shape.empty()) return;
     auto wanted = predictor_.reader().shape();
-    if (network_.input_dtype() == torch::kUInt8) wanted = {-1, -1, wanted[0]};
+    if (network_.input_dtype == torch::kUInt8) wanted = {-1, -1, wanted[0]};
     const bool fits = shape.size() == 4 && std::ranges::equal(wanted, std::span(shape).subspan(1), is_size);
     if (fits) return;
     throw UsageError(fmt::format("{}: its input has the shape [{}], but the network of the checkpoint needs [-1, {}]; {}", file_,
@@ -235,9 +235,9 @@ class Comparison {
     return require_numbers(predictor_.compute(prepare(colours), false).answers[0], checkpoint_, image);
   }
   torch::Tensor by_file(const Colours& colours, const std::string& image) {
-    const auto& shape = network_.input_shape();
+    const auto& shape = network_.input_shape;
     const auto batch = shape.empty() ? 1 : std::max<int64_t>(shape[0], 1);
-    auto input = network_.input_dtype() == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype());
+    auto input = network_.input_dtype == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype);
     input = input.expand({batch, -1, -1, -1}).contiguous();
     const auto output = network_.run(input).to(torch::kFloat64);
     const auto num_outputs = predictor_.num_outputs();
@@ -247,7 +247,7 @@ class Comparison {
                       predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
                       kOtherCheckpoint));
     }
-    return require_numbers((network_.gives_answers() ? output : inference::answers_of(predictor_.operating_point(), output))[0], file_,
+    return require_numbers((network_.gives_answers ? output : inference::answers_of(predictor_.operating_point(), output))[0], file_,
                            image);
   }
 
@@ -273,7 +273,7 @@ class Comparison {
 
   torch::Tensor image_of(const Colours& colours) {
     const auto& size = colours.size;
-    const auto& shape = network_.input_shape();
+    const auto& shape = network_.input_shape;
     if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
       throw std::runtime_error(
           fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
@@ -466,7 +466,7 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto digest = datasets::digest_of(file.path(), "SHA256");
   const auto network = exported::open_network(arguments.file, arguments.runtime, arguments.is_trusted ? "" : digest);
   auto is_same = SameCheckpoint::kUnknown;
-  if (const auto& stored = network->checkpoint_sha256(); !stored.empty()) {
+  if (const auto& stored = network->checkpoint_sha256; !stored.empty()) {
     is_same = stored == digest ? SameCheckpoint::kYes : SameCheckpoint::kNo;
   }
   if (is_same == SameCheckpoint::kNo) {
@@ -478,7 +478,7 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto images = open_images(arguments, experiment, file, predictor.samples().decoding.is_turned_upright, *logger);
   const auto indices = data::evenly_spaced(images.size, arguments.limit.value_or(images.size));
   const auto difference = Verification(images, comparison, resizer, *logger).compare(indices);
-  print_difference(arguments, difference, network->engine(), file.path(), predictor);
+  print_difference(arguments, difference, network->engine, file.path(), predictor);
   if (difference.largest > arguments.tolerance) {
     throw Error(fmt::format("{}: a {} differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),
                             predictor.samples().num_classes > 0 ? "probability" : "number", difference.largest, arguments.tolerance,

@@ -47,9 +47,11 @@ FileDescription description_of_script(const fs::path& file, const std::string& c
 
 class ScriptNetwork : public ExportedNetwork {
  public:
-  ScriptNetwork(const fs::path& file, const std::string& checkpoint_sha256) : file_(file) {
+  ScriptNetwork(const fs::path& file, const std::string& wanted_sha256) : file_(file) {
+    engine = "LibTorch " TORCH_VERSION;
+    FileDescription description;
     try {
-      description_ = description_of_script(file, checkpoint_sha256);
+      description = description_of_script(file, wanted_sha256);
       module_ = torch::jit::load(file.string(), torch::kCPU);
       module_.eval();
     } catch (const UsageError&) {
@@ -65,15 +67,11 @@ class ScriptNetwork : public ExportedNetwork {
       throw UsageError(
           fmt::format("{}: the network has {} inputs; give a file with a network that has one input", file.string(), num_inputs));
     }
-    for (const auto& parameter : module_.parameters()) dtype_ = parameter.scalar_type();
-    if (description_.takes_images) dtype_ = torch::kUInt8;
+    for (const auto& parameter : module_.parameters()) input_dtype = parameter.scalar_type();
+    if (description.takes_images) input_dtype = torch::kUInt8;
+    gives_answers = description.gives_answers;
+    checkpoint_sha256 = description.checkpoint_sha256;
   }
-
-  const std::vector<int64_t>& input_shape() const override { return any_shape_; }
-  torch::ScalarType input_dtype() const override { return dtype_; }
-  bool gives_answers() const override { return description_.gives_answers; }
-  const std::string& checkpoint_sha256() const override { return description_.checkpoint_sha256; }
-  std::string engine() const override { return "LibTorch " TORCH_VERSION; }
 
   torch::Tensor run(const torch::Tensor& input) override {
     const torch::NoGradGuard no_grad;
@@ -81,12 +79,12 @@ class ScriptNetwork : public ExportedNetwork {
     try {
       output = module_.forward({input});
     } catch (const std::exception& error) {
-      throw Error(fmt::format("{}: {} cannot run this network: {}", file_.string(), engine(), reason_of(error)));
+      throw Error(fmt::format("{}: {} cannot run this network: {}", file_.string(), engine, reason_of(error)));
     }
     if (output.isTuple() && !output.toTupleRef().elements().empty()) {
       // Networks of trainer export return the answers after the logits.
       const auto& elements = output.toTupleRef().elements();
-      const auto chosen = gives_answers() ? elements.back() : elements[0];
+      const auto chosen = gives_answers ? elements.back() : elements[0];
       output = chosen;
     }
     if (output.isTensor()) return output.toTensor();
@@ -98,9 +96,6 @@ class ScriptNetwork : public ExportedNetwork {
  private:
   fs::path file_;
   torch::jit::Module module_;
-  std::vector<int64_t> any_shape_;
-  torch::ScalarType dtype_ = torch::kFloat32;
-  FileDescription description_;
 };
 
 }  // namespace

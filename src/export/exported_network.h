@@ -24,20 +24,18 @@ FileDescription read_description(const std::string& json, const std::string& sou
 class ExportedNetwork {
  public:
   virtual ~ExportedNetwork() = default;
-
-  // The shape of the input, which is a batch; -1 for a dimension of any size. Empty if the file does not state it.
-  virtual const std::vector<int64_t>& input_shape() const = 0;
-  // uint8 for pixels of images [batch, height, width, channels]; otherwise the type of the network's input [batch, channels, height,
-  // width].
-  virtual torch::ScalarType input_dtype() const = 0;
-  // Whether run() returns answers (probabilities, or numbers in the unit of the targets) instead of logits.
-  virtual bool gives_answers() const = 0;
-  // The checksum of the checkpoint from which the network was exported; empty if another program has written the file.
-  virtual const std::string& checkpoint_sha256() const = 0;
-  // The library that runs the network: "ONNX Runtime 1.20.1".
-  virtual std::string engine() const = 0;
   // `input`: contiguous, on the CPU. Returns [batch, outputs] in a floating-point type, on the CPU. Throws Error that names the file.
   virtual torch::Tensor run(const torch::Tensor& input) = 0;
+
+  // The shape of the input, which is a batch; -1 for a dimension of any size. Empty if the file does not state it.
+  std::vector<int64_t> input_shape = {};
+  // uint8 for pixels of images [batch, height, width, channels]; otherwise the type of the network's input [batch, channels, height,
+  // width].
+  torch::ScalarType input_dtype = torch::kFloat32;
+  // Whether run() returns answers (probabilities, or numbers in the unit of the targets) instead of logits.
+  bool gives_answers = false;
+  std::string checkpoint_sha256 = {};  // of FileDescription
+  std::string engine = {};             // the library that runs the network: "ONNX Runtime 1.20.1"
 };
 
 // Opens a TorchScript file, or with onnx::open_network() an ONNX file, to run on the CPU with LibTorch's number of threads. Throws

@@ -3,7 +3,6 @@
 
 #include <torch/script.h>
 
-#include <string>
 #include <vector>
 
 #include "export/interface.h"

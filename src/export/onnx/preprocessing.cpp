@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numbers>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>

@@ -95,8 +95,9 @@ int type_of(torch::ScalarType dtype) {
 class Network : public exported::ExportedNetwork {
  public:
   Network(const fs::path& file, const fs::path& runtime, int num_threads) : file_(file), base_(load_runtime(runtime)) {
+    engine = fmt::format("ONNX Runtime {}", base_.get_version());
     functions_ = base_.get_functions(api::kApiVersion);
-    if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install version 1.2 or later", engine()));
+    if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install version 1.2 or later", engine));
     env_ =
         create<api::Env>(&api::Functions::release_env, [&](auto** out) { return functions_->create_env(api::kLogFatal, "trainer", out); });
     memory_ = create<api::MemoryInfo>(&api::Functions::release_memory_info, [&](auto** out) {
@@ -112,12 +113,6 @@ class Network : public exported::ExportedNetwork {
     read_output();
     read_description();
   }
-
-  const std::vector<int64_t>& input_shape() const override { return input_shape_; }
-  torch::ScalarType input_dtype() const override { return input_dtype_; }
-  bool gives_answers() const override { return exported::are_answers(output_name_); }
-  const std::string& checkpoint_sha256() const override { return description_.checkpoint_sha256; }
-  std::string engine() const override { return fmt::format("ONNX Runtime {}", base_.get_version()); }
 
   torch::Tensor run(const torch::Tensor& input) override {
     const auto value = create<api::Value>(&api::Functions::release_value, [&](auto** out) {
@@ -159,7 +154,7 @@ class Network : public exported::ExportedNetwork {
     if (status == nullptr) return;
     const auto message = printable_line(functions_->get_error_message(status));
     functions_->release_status(status);
-    const auto text = fmt::format("{}: {} cannot run this network: {}", file_.string(), engine(), message);
+    const auto text = fmt::format("{}: {} cannot run this network: {}", file_.string(), engine, message);
     if (session_ == nullptr) throw UsageError(text);
     throw Error(text);
   }
@@ -199,18 +194,19 @@ class Network : public exported::ExportedNetwork {
           "{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers; give a file with an input of these types",
           file_.string(), input_name_));
     }
-    input_dtype_ = *dtype;
-    input_shape_ = shape_of(info);
+    input_dtype = *dtype;
+    input_shape = shape_of(info);
   }
 
   void read_output() {
     size_t count = 0;
     check(functions_->session_get_output_count(session_.get(), &count));
-    for (size_t i = 0; i < count && !gives_answers(); ++i) {
+    for (size_t i = 0; i < count && !gives_answers; ++i) {
       char* name = nullptr;
       check(functions_->session_get_output_name(session_.get(), i, allocator_, &name));
       const auto text = take_text(name);
-      if (i == 0 || exported::are_answers(text)) output_name_ = text;
+      gives_answers = exported::are_answers(text);
+      if (i == 0 || gives_answers) output_name_ = text;
     }
   }
 
@@ -219,7 +215,7 @@ class Network : public exported::ExportedNetwork {
         &api::Functions::release_model_metadata, [&](auto** out) { return functions_->session_get_model_metadata(session_.get(), out); });
     char* text = nullptr;
     check(functions_->metadata_lookup(metadata.get(), allocator_, "trainer", &text));
-    description_ = exported::read_description(take_text(text), file_.string());
+    checkpoint_sha256 = exported::read_description(take_text(text), file_.string()).checkpoint_sha256;
   }
 
   fs::path file_;
@@ -230,10 +226,7 @@ class Network : public exported::ExportedNetwork {
   api::Allocator* allocator_ = nullptr;
   Owner<api::Session> session_;
   std::string input_name_;
-  std::vector<int64_t> input_shape_;
-  torch::ScalarType input_dtype_ = torch::kFloat32;
   std::string output_name_;
-  exported::FileDescription description_;
 };
 
 }  // namespace
