@@ -2,7 +2,6 @@
 // (torchvision/models/efficientnet.py).
 
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "models/blocks.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <typeinfo>
-#include <variant>
 
 #include "base/keys/key.h"
 #include "models/blocks.h"
@@ -27,66 +26,51 @@ class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer) {
     register_module(name, layer.ptr());
-    const auto activation = std::dynamic_pointer_cast<ActivationLayer>(layer.ptr());
-    auto* norm = steps_.empty() ? nullptr : std::get_if<nn::BatchNormPtr>(&steps_.back());
-    if (activation != nullptr && activation->activation() == nn::Activation::kRelu && norm != nullptr) {
-      NormRelu step{nullptr, *norm};
-      steps_.pop_back();
-      if (auto* convolution = steps_.empty() ? nullptr : std::get_if<std::shared_ptr<nn::Conv2d>>(&steps_.back())) {
-        step.convolution = *convolution;
-        steps_.pop_back();
-      }
-      steps_.emplace_back(step);
-    } else if (layer.type_info() == typeid(nn::Conv2d)) {  // not a derived class, whose forward() may differ
-      steps_.emplace_back(std::dynamic_pointer_cast<nn::Conv2d>(layer.ptr()));
-    } else if (layer.type_info() == typeid(nn::BatchNorm2d)) {
-      steps_.emplace_back(std::dynamic_pointer_cast<nn::BatchNorm2d>(layer.ptr()));
-    } else {
-      steps_.emplace_back(std::move(layer));
-    }
+    layers_.push_back(std::move(layer));
   }
 
-  torch::Tensor forward(const torch::Tensor& x) { return run(x, 0, steps_.size()); }
+  torch::Tensor forward(const torch::Tensor& x) { return run(x, 0, layers_.size()); }
   torch::Tensor forward_features(const torch::Tensor& x) { return run(x, 0, head_begin()); }
-  torch::Tensor forward_head(const torch::Tensor& features) { return run(features, head_begin(), steps_.size()); }
+  torch::Tensor forward_head(const torch::Tensor& features) { return run(features, head_begin(), layers_.size()); }
 
  private:
-  struct NormRelu {
-    std::shared_ptr<nn::Conv2d> convolution;  // before the normalisation; null: none
-    nn::BatchNormPtr norm;
-  };
+  // Not of a derived class, whose forward() may differ.
+  template <class Layer>
+  bool is(size_t i) const {
+    return i < layers_.size() && layers_[i].type_info() == typeid(Layer);
+  }
+  // Whether layer i is a normalisation before a ReLU.
+  bool is_norm_relu(size_t i) const {
+    return is<nn::BatchNorm2d>(i) && is<ActivationLayer>(i + 1) &&
+           layers_[i + 1].get<ActivationLayer>().activation() == nn::Activation::kRelu;
+  }
 
   torch::Tensor run(torch::Tensor x, size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      x = std::visit([&x](auto& layer) { return apply(layer, x); }, steps_[i]);
+    for (size_t i = begin; i < end;) {
+      if (is_norm_relu(i)) {
+        x = layers_[i].get<nn::BatchNorm2d>().forward_relu(x);
+        i += 2;
+      } else if (is<nn::Conv2d>(i) && is_norm_relu(i + 1)) {
+        x = nn::convolve_normalise_relu(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x);
+        i += 3;
+      } else {
+        x = layers_[i++].forward(x);
+      }
     }
     return x;
   }
 
-  // The head begins with the last layer with parameters, or the dropout before it.
+  // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
   size_t head_begin() const {
-    const auto layer_at = [this](size_t i) {
-      const auto* layer = std::get_if<torch::nn::AnyModule>(&steps_[i]);
-      return layer == nullptr ? nullptr : layer->ptr();
-    };
-    const auto has_parameters = [&](size_t i) { return layer_at(i) == nullptr || !layer_at(i)->parameters().empty(); };
-    size_t begin = steps_.size();
-    while (begin > 0 && !has_parameters(begin - 1)) --begin;
+    size_t begin = layers_.size();
+    while (begin > 0 && layers_[begin - 1].ptr()->parameters().empty()) --begin;
     if (begin > 0) --begin;
-    while (begin > 0 && std::dynamic_pointer_cast<nn::Dropout>(layer_at(begin - 1)) != nullptr) --begin;
+    if (begin > 0 && is_norm_relu(begin) && is<nn::Conv2d>(begin - 1)) --begin;
+    while (begin > 0 && is<nn::Dropout>(begin - 1)) --begin;
     return begin;
   }
 
-  static torch::Tensor apply(NormRelu& step, const torch::Tensor& x) {
-    return step.convolution == nullptr ? step.norm->forward_relu(x) : nn::convolve_normalise_relu(*step.convolution, *step.norm, x);
-  }
-  static torch::Tensor apply(torch::nn::AnyModule& layer, const torch::Tensor& x) { return layer.forward(x); }
-  template <class Layer>
-  static torch::Tensor apply(const std::shared_ptr<Layer>& layer, const torch::Tensor& x) {
-    return layer->forward(x);
-  }
-
-  std::vector<std::variant<torch::nn::AnyModule, std::shared_ptr<nn::Conv2d>, nn::BatchNormPtr, NormRelu>> steps_;
+  std::vector<torch::nn::AnyModule> layers_;
 };
 
 void check_size(const Shape& shape) {
