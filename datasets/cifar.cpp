@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "base/file.h"
@@ -20,34 +19,6 @@ constexpr int kSide = 32;
 constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
 // CIFAR-10 and CIFAR-100 have the same sizes.
 constexpr data::SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
-
-class Cifar : public data::Dataset {
- public:
-  Cifar(data::DatasetInfo info, std::vector<MappedFile> files, size_t record_bytes)
-      : info_(std::move(info)), files_(std::move(files)), label_offset_(record_bytes - kImageBytes - 1) {
-    for (const auto& file : files_) {
-      const auto bytes = file.bytes();
-      for (size_t offset = 0; offset < bytes.size(); offset += record_bytes) records_.push_back(bytes.data() + offset);
-    }
-  }
-
-  const data::DatasetInfo& info() const override { return info_; }
-  int64_t size() const override { return static_cast<int64_t>(records_.size()); }
-
-  data::Sample read(int64_t index, data::Scratch&) const override {
-    const uint8_t* label = records_[static_cast<size_t>(index)] + label_offset_;
-    return {.image = data::ImageView::whole(label + 1, kChannels, kSide, kSide), .target = {.label = *label}};
-  }
-
-  std::optional<int64_t> num_bytes(int64_t) const override { return 0; }
-  void prefetch(int64_t index) const override { prefetch_memory(records_[static_cast<size_t>(index)] + label_offset_, 1 + kImageBytes); }
-
- private:
-  data::DatasetInfo info_;
-  std::vector<MappedFile> files_;
-  std::vector<const uint8_t*> records_;
-  size_t label_offset_;
-};
 
 void check_records(const CifarLayout& layout, const MappedFile& file) {
   const auto bytes = file.bytes();
@@ -150,11 +121,14 @@ std::vector<std::string> names_of(const CifarLayout& layout) {
 
 std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger) {
   const auto folder = options.locate(layout.source, names_of(layout), logger);
-  std::vector<MappedFile> files;
+  const auto files = std::make_shared<std::vector<MappedFile>>();
+  std::vector<ImagesInMemory::Image> images;
+  const auto num_labels = layout.label_counts.size();
   for (const auto& name : split == data::Split::kTrain ? layout.train_files : layout.validation_files) {
-    files.push_back(open_file(layout, folder / name));
+    const auto bytes = files->emplace_back(open_file(layout, folder / name)).bytes();
+    for (size_t at = num_labels; at < bytes.size(); at += num_labels + kImageBytes) images.push_back({&bytes[at], bytes[at - 1]});
   }
-  return std::make_unique<Cifar>(cifar_info(layout), std::move(files), layout.label_counts.size() + kImageBytes);
+  return std::make_unique<ImagesInMemory>(cifar_info(layout), files, std::move(images));
 }
 
 data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {

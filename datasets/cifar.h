@@ -2,7 +2,6 @@
 // CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009) in their binary versions. A record has
 // one byte for each kind of label, then 3,072 bytes of pixels: the red, green and blue planes of 32 x 32, row by row.
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>

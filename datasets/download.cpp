@@ -6,15 +6,12 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
+#include "base/file.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -41,15 +38,9 @@ std::string Digest::hexadecimal() {
 }
 
 std::string digest_of(const std::filesystem::path& path, const std::string& name) {
+  const MappedFile file(path);
   Digest digest(name);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (!file) fail_with_errno("read", path);
-  std::vector<char> buffer(1 << 20);
-  for (size_t size = 1; size > 0;) {
-    size = std::fread(buffer.data(), 1, buffer.size(), file.get());
-    digest.update({buffer.data(), size});
-  }
-  if (std::ferror(file.get()) != 0) fail_with_errno("read", path);
+  digest.update({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
   return digest.hexadecimal();
 }
 

@@ -10,13 +10,9 @@
 #include <cerrno>
 #include <chrono>
 #include <limits>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/signal.h"
@@ -36,6 +32,20 @@ void describe_root(KeyTable& keys, std::string& root, const std::string& doc) {
   keys.add("root", root, {.doc = doc, .is_path = true});
   keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
   keys.refuse("root", [&root] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
+}
+
+data::Sample ImagesInMemory::read(int64_t index, data::Scratch&) const {
+  const auto& [pixels, label] = images_[static_cast<size_t>(index)];
+  const auto side = [this](size_t i) { return static_cast<int>(info_.shape[i]); };
+  return {.image = data::ImageView::whole(pixels, side(0), side(1), side(2)), .target = {.label = label}};
+}
+
+// Into the second-level cache: the first-level cache accepts only a few requests at a time, and further ones would wait.
+void ImagesInMemory::prefetch(int64_t index) const {
+  constexpr int64_t kCacheLine = 64;
+  const auto* pixels = images_[static_cast<size_t>(index)].pixels;
+  const auto count = info_.shape[0] * info_.shape[1] * info_.shape[2];
+  for (int64_t i = 0; i < count; i += kCacheLine) __builtin_prefetch(pixels + i, /*rw=*/0, /*locality=*/2);
 }
 
 FolderLock::FolderLock(fs::path file, const std::string& activity, Logger& logger) : path_(std::move(file)) {

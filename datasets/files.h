@@ -1,7 +1,6 @@
 #pragma once
 // Helpers for data sets that read files.
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,9 +8,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/file_lock.h"
 #include "base/log.h"
+#include "trainer/dataset.h"
 #include "trainer/keys.h"
 
 namespace trainer::datasets {
@@ -30,12 +32,28 @@ Options options_in(const std::filesystem::path& folder) {
 // Adds the key `root`, the place of a data set's files.
 void describe_root(KeyTable& keys, std::string& root, const std::string& doc);
 
-// Prefetches memory that will be read soon, into the second-level cache: the first-level cache accepts only a few requests at a time, and
-// further ones would wait.
-inline void prefetch_memory(const uint8_t* bytes, size_t count) {
-  constexpr size_t kCacheLine = 64;
-  for (size_t i = 0; i < count; i += kCacheLine) __builtin_prefetch(bytes + i, /*rw=*/0, /*locality=*/2);
-}
+// A data set of images of one size that are in memory.
+class ImagesInMemory : public data::Dataset {
+ public:
+  struct Image {
+    const uint8_t* pixels;
+    uint8_t label;
+  };
+  // `files`: owns the pixels, [channels][height][width].
+  ImagesInMemory(data::DatasetInfo info, std::shared_ptr<const void> files, std::vector<Image> images)
+      : info_(std::move(info)), files_(std::move(files)), images_(std::move(images)) {}
+
+  const data::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return static_cast<int64_t>(images_.size()); }
+  data::Sample read(int64_t index, data::Scratch& scratch) const override;
+  std::optional<int64_t> num_bytes(int64_t) const override { return 0; }
+  void prefetch(int64_t index) const override;
+
+ private:
+  data::DatasetInfo info_;
+  std::shared_ptr<const void> files_;
+  std::vector<Image> images_;
+};
 
 // Functions to make a folder completely or not at all, by one process while others wait. They throw std::runtime_error with the reason.
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -44,32 +43,6 @@ struct FileContent {
   fs::path path;
   std::shared_ptr<const void> owner;
   std::span<const uint8_t> bytes;
-};
-
-class Mnist : public data::Dataset {
- public:
-  // `pixels` and `labels` are the parts of `files` after the headers.
-  Mnist(data::DatasetInfo info, std::array<FileContent, 2> files, std::span<const uint8_t> pixels, std::span<const uint8_t> labels)
-      : info_(std::move(info)), files_(std::move(files)), pixels_(pixels), labels_(labels) {}
-
-  const data::DatasetInfo& info() const override { return info_; }
-  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
-
-  data::Sample read(int64_t index, data::Scratch&) const override {
-    return {.image = data::ImageView::whole(pixels_of(index), 1, kMnistSide, kMnistSide),
-            .target = {.label = labels_[static_cast<size_t>(index)]}};
-  }
-
-  std::optional<int64_t> num_bytes(int64_t) const override { return 0; }
-  void prefetch(int64_t index) const override { prefetch_memory(pixels_of(index), kMnistImageBytes); }
-
- private:
-  const uint8_t* pixels_of(int64_t index) const { return pixels_.data() + static_cast<size_t>(index) * kMnistImageBytes; }
-
-  data::DatasetInfo info_;
-  std::array<FileContent, 2> files_;
-  std::span<const uint8_t> pixels_;
-  std::span<const uint8_t> labels_;
 };
 
 // The file in one of its two forms; the plain one if both exist.
@@ -213,7 +186,7 @@ std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const Mnist
   const auto& names = split == data::Split::kTrain ? kTrainFiles : kValidationFiles;
   const IdxFormat image_format{kImagesMagic, {kMnistSide, kMnistSide}};
   const IdxFormat label_format{kLabelsMagic, {}};
-  std::array files = {load_idx(layout, folder, names.images, image_format), load_idx(layout, folder, names.labels, label_format)};
+  const std::array files = {load_idx(layout, folder, names.images, image_format), load_idx(layout, folder, names.labels, label_format)};
   const auto pixels = files[0].bytes.subspan(image_format.header_bytes());
   const auto labels = files[1].bytes.subspan(label_format.header_bytes());
   if (pixels.size() != labels.size() * kMnistImageBytes) {
@@ -227,7 +200,9 @@ std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const Mnist
                           fmt::format("item {} (from 0) is the label {}, but the labels of {} are 0 to {}", wrong - labels.begin(), *wrong,
                                       layout.source.title, kMnistClasses - 1));
   }
-  return std::make_unique<Mnist>(mnist_info(layout), std::move(files), pixels, labels);
+  std::vector<ImagesInMemory::Image> images;
+  for (size_t i = 0; i < labels.size(); ++i) images.push_back({&pixels[i * kMnistImageBytes], labels[i]});
+  return std::make_unique<ImagesInMemory>(mnist_info(layout), files[0].owner, std::move(images));
 }
 
 data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options) {
