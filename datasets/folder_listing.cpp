@@ -8,8 +8,6 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
 #include <stdexcept>
 #include <system_error>
@@ -192,17 +190,12 @@ std::set<FolderId> with_parents(std::string path) {
 
 // Files without an image extension.
 struct OtherFiles {
-  std::map<std::string, int64_t> counts;  // by extension
-  std::string first;                      // the smallest path, compared by bytes
+  int64_t count = 0;
+  std::string first;  // the smallest path, compared by bytes
 
   void add(const std::string& path) {
-    ++counts[lower_case(fs::path(path).extension().string())];
+    ++count;
     if (first.empty() || path < first) first = path;
-  }
-  int64_t count() const {
-    int64_t sum = 0;
-    for (const auto& [extension, count] : counts) sum += count;
-    return sum;
   }
 };
 
@@ -280,26 +273,17 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
 }
 
 [[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there, const Extensions& extensions) {
-  const auto others = others_there.counts.empty() ? "" : fmt::format(" among its {}", counted(others_there.count(), "file"));
+  const auto others = others_there.count == 0 ? "" : fmt::format(" among its {}", counted(others_there.count, "file"));
   throw DataError(fmt::format("{} has no images (files ending in {}){}; add images, or remove the folder", folder.string(),
                               join(extensions, " "), others));
 }
 
 // Such as "4 files are not read, ...".
 std::string describe_skipped_files(const OtherFiles& others, const Extensions& extensions) {
-  std::vector<std::pair<std::string, int64_t>> counts(others.counts.begin(), others.counts.end());
-  std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, int64_t>::second);
-  constexpr size_t kMostNamed = 5;
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < counts.size() && i < kMostNamed; ++i) {
-    const auto& [extension, count] = counts[i];
-    parts.push_back(fmt::format("{} {}", count, extension.empty() ? "without an extension" : extension));
-  }
-  if (counts.size() > kMostNamed) parts.emplace_back("...");
-  const auto count = others.count();
-  return fmt::format("{} not read, because {} no image extension that {} reads ({}); the first is {}",
-                     count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have",
-                     &extensions == &kRawExtensions ? "dataset.mode: raw" : "this program", join(parts, ", "), others.first);
+  const bool is_one = others.count == 1;
+  return fmt::format("{} not read, because {} no image extension that {} reads; the first is {}",
+                     is_one ? "1 file is" : fmt::format("{} files are", others.count), is_one ? "it has" : "they have",
+                     &extensions == &kRawExtensions ? "dataset.mode: raw" : "this program", others.first);
 }
 
 std::vector<std::string> validation_classes(const ClassFolders& folders) {
@@ -405,11 +389,11 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
     if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
     if (split == data::Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others, extensions);
     for (const auto& image : files.images) images.add(joined(name, image), static_cast<int64_t>(label));
-    for (const auto& [extension, count] : files.others.counts) others.counts[extension] += count;
+    others.count += files.others.count;
     if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();
   }
   if (images.size() == 0) throw_no_images(folder, others, extensions);
-  if (!others.counts.empty()) images.set_warning(describe_skipped_files(others, extensions));
+  if (others.count > 0) images.set_warning(describe_skipped_files(others, extensions));
   return images;
 }
 

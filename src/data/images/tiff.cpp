@@ -142,13 +142,12 @@ struct SampleKind {
   }
 };
 
-void check_compression(const TiffReader& reader) {
-  constexpr std::array<uint16_t, 9> kKnown = {COMPRESSION_NONE,          COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
-                                              COMPRESSION_CCITTFAX4,     COMPRESSION_LZW,      COMPRESSION_JPEG,
-                                              COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS, COMPRESSION_DEFLATE};
-  if (std::ranges::find(kKnown, reader.compression()) != kKnown.end()) return;
-  refuse_form(fmt::format("a TIFF image with the compression {}", reader.name_of_compression()));
-}
+// Lossless compressions that are not limited to 1-bit samples.
+constexpr std::array<uint16_t, 5> kLossless = {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS,
+                                               COMPRESSION_DEFLATE};
+constexpr std::array<uint16_t, 4> kOthers = {COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3, COMPRESSION_CCITTFAX4, COMPRESSION_JPEG};
+
+bool is_in(uint16_t compression, std::span<const uint16_t> list) { return std::ranges::find(list, compression) != list.end(); }
 
 // Refuses JPEG data in several scans: each scan costs time for every pixel, even if all strips or tiles share the same few bytes.
 void check_scans(const TiffReader& reader) {
@@ -159,23 +158,12 @@ void check_scans(const TiffReader& reader) {
   }
 }
 
-// The maximum number of bytes to which one byte of a strip or tile is decompressed. `row_bytes`: size of a decompressed row.
+// An upper limit of the number of bytes to which one byte of a strip or tile is decompressed. `row_bytes`: size of a decompressed row.
 uint64_t max_expansion(uint16_t compression, uint64_t row_bytes) {
-  switch (compression) {
-    case COMPRESSION_NONE:
-      return 1;
-    case COMPRESSION_PACKBITS:
-      return 64;  // 128 bytes from 2 bytes
-    case COMPRESSION_LZW:
-      return 2560;  // the longest string of the table, 3839 bytes, from 12 bits
-    case COMPRESSION_DEFLATE:
-    case COMPRESSION_ADOBE_DEFLATE:
-      return 1032;  // 258 bytes from 2 bits
-    case COMPRESSION_JPEG:
-      return 615;  // 4 x 2 blocks of 64 pixels with three values, from 20 bits
-    default:
-      return 8 * row_bytes;  // CCITT: a row from 1 bit
-  }
+  if (compression == COMPRESSION_NONE) return 1;
+  if (compression == COMPRESSION_JPEG) return 615;           // 4 x 2 blocks of 64 pixels with three values, from 20 bits
+  if (!is_in(compression, kLossless)) return 8 * row_bytes;  // CCITT: a row from 1 bit
+  return 2560;                                               // LZW: the longest string of the table, 3839 bytes, from 12 bits
 }
 
 std::vector<Rgb> grey_table(uint16_t bits, bool zero_is_white) {
@@ -293,7 +281,9 @@ Form read_form(const TiffReader& reader) {
     const SampleKind kind{.bits = form.bits, .format = sample_format};
     kind.suits_raw() ? refuse_but_in_raw(description) : refuse_form(description);
   }
-  check_compression(reader);
+  if (!is_in(reader.compression(), kLossless) && !is_in(reader.compression(), kOthers)) {
+    refuse_form(fmt::format("a TIFF image with the compression {}", reader.name_of_compression()));
+  }
   const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
   const bool is_separate = reader.has_separate_planes();
   const bool is_reversed = reader.field<uint16_t>(TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_LSB2MSB;
@@ -441,15 +431,6 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
 
 namespace {
 
-// Accepts only lossless compressions that are not limited to 1-bit samples.
-void check_raw_compression(const TiffReader& reader) {
-  constexpr std::array<uint16_t, 5> kLossless = {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS,
-                                                 COMPRESSION_DEFLATE};
-  if (std::ranges::find(kLossless, reader.compression()) != kLossless.end()) return;
-  throw std::runtime_error(fmt::format("it is a TIFF image with the compression {}; save it with LZW or Deflate, or uncompressed",
-                                       reader.name_of_compression()));
-}
-
 SampleKind read_sample_kind(const TiffReader& reader) {
   const SampleKind kind{.bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
                         .format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT)};
@@ -470,7 +451,10 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
   form.bits = kind.bits;
   form.has_planes = form.samples > 1 && reader.has_separate_planes();
   form.num_planes = form.has_planes ? form.samples : uint16_t{1};
-  check_raw_compression(reader);
+  if (!is_in(reader.compression(), kLossless)) {
+    throw std::runtime_error(fmt::format("it is a TIFF image with the compression {}; save it with LZW or Deflate, or uncompressed",
+                                         reader.name_of_compression()));
+  }
   check_num_values(form.width, form.height, form.samples);
   Blocks blocks(reader, form);
   image.maximum = kind.maximum();
