@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "base/signal.h"
 #include "base/zip.h"
-#include "datasets/download.h"
 #include "datasets/files.h"
 #include "trainer/error.h"
 

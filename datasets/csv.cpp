@@ -5,25 +5,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "datasets/folder_listing.h"
-#include "datasets/image_files.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <unordered_set>
 #include <utility>

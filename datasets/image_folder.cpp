@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "datasets/files.h"
 #include "datasets/folder_listing.h"
-#include "datasets/image_files.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

@@ -6,13 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
-#include <utility>
 
 #include "base/bytes.h"
 #include "base/text.h"

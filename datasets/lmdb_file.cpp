@@ -10,12 +10,9 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "base/bytes.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "trainer/error.h"
 

@@ -6,14 +6,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <random>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/signal.h"

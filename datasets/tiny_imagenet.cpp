@@ -9,7 +9,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 

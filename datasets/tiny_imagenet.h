@@ -3,8 +3,6 @@
 // they have the order of the labels. words.txt has their names. train/ID/images contains the training images of a class, val/images the
 // validation images; val/val_annotations.txt lists the class id of each validation image.
 
-#include <string>
-
 #include "datasets/archive.h"
 #include "datasets/registry.h"
 

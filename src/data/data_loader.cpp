@@ -3,12 +3,10 @@
 #include <ATen/Dispatch.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <unordered_set>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <exception>
 #include <new>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "base/file.h"

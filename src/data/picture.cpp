@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <span>
 #include <stdexcept>
 
-#include "data/image_file.h"
 #include "data/window_copy.h"
 
 namespace trainer::data {

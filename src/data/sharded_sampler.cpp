@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/samplers/sampler.h"
 #include "trainer/data.h"
 #include "trainer/error.h"
 

@@ -10,7 +10,6 @@
 #include <csetjmp>
 #include <cstdio>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "data/images/refusal.h"

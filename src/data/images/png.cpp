@@ -1,7 +1,6 @@
 #include <libdeflate.h>
 
 #include <stdexcept>
-#include <string>
 #include <string_view>
 
 #include "data/images/formats.h"

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <stdexcept>
-#include <string>
 
 namespace trainer::images {
 namespace {

@@ -2,7 +2,6 @@
 // The transforms that change an image's size and are not random. Exported networks contain them too (export/preprocessing.h).
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "data/transforms/transform.h"

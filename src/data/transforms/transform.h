@@ -2,7 +2,6 @@
 // Code that transforms share. A new transform belongs in the file of its family in this folder, or in a new file that is listed in
 // src/CMakeLists.txt.
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
