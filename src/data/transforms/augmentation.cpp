@@ -26,33 +26,53 @@ void sharpen(Picture& picture, float factor) {
   adjust_sharpness(pixels, factor, picture.replace_pixels());
 }
 
+template <void (*kAdjust)(const PixelArray&, float)>
+void adjust(Picture& picture, double magnitude) {
+  kAdjust(picture.pixels(), static_cast<float>(1 + magnitude));
+}
+
+template <void (*kChange)(const PixelArray&)>
+void change(Picture& picture, double /*magnitude*/) {
+  kChange(picture.pixels());
+}
+
+struct Operation {
+  double normal, wide;  // the largest magnitude of each range, if the magnitudes begin with 0 and do not depend on the image
+  void (*apply)(Picture& picture, double magnitude);
+};
+
+// In the order of Augmentation.
+constexpr std::array<Operation, 15> kOperations = {
+    {{0, 0, [](Picture&, double) {}},
+     {0.3, 0.99, [](Picture& picture, double magnitude) { apply_affine(picture, shear(magnitude, 0)); }},
+     {0.3, 0.99, [](Picture& picture, double magnitude) { apply_affine(picture, shear(0, magnitude)); }},
+     {0, 32, [](Picture& picture, double magnitude) { apply_affine(picture, translation(static_cast<int>(magnitude), 0)); }},
+     {0, 32, [](Picture& picture, double magnitude) { apply_affine(picture, translation(0, static_cast<int>(magnitude))); }},
+     {30, 135, rotate},
+     {0.9, 0.99, adjust<adjust_brightness>},
+     {0.9, 0.99, adjust<adjust_saturation>},
+     {0.9, 0.99, adjust<adjust_contrast>},
+     {0.9, 0.99, [](Picture& picture, double magnitude) { sharpen(picture, static_cast<float>(1 + magnitude)); }},
+     {0, 0, [](Picture& picture, double magnitude) { posterize(picture.pixels(), static_cast<int>(magnitude)); }},
+     {0, 0, [](Picture& picture, double magnitude) { solarize(picture.pixels(), magnitude); }},
+     {0, 0, change<autocontrast>},
+     {0, 0, change<equalize>},
+     {0, 0, change<invert>}}};
+
+const Operation& operation_of(Augmentation augmentation) { return kOperations[static_cast<size_t>(augmentation)]; }
+
 }  // namespace
 
 double magnitude_of(Augmentation augmentation, MagnitudeRange range, int bin, int num_bins, int height, int width) {
   const bool is_wide = range == MagnitudeRange::kWide;
-  const auto from_zero = [&](double last) { return linspace(0, last, bin, num_bins); };
-  switch (augmentation) {
-    case Augmentation::kShearX:
-    case Augmentation::kShearY:
-      return from_zero(is_wide ? 0.99 : 0.3);
-    case Augmentation::kTranslateX:
-      return from_zero(is_wide ? 32.0 : 150.0 / 331.0 * width);
-    case Augmentation::kTranslateY:
-      return from_zero(is_wide ? 32.0 : 150.0 / 331.0 * height);
-    case Augmentation::kRotate:
-      return from_zero(is_wide ? 135.0 : 30.0);
-    case Augmentation::kBrightness:
-    case Augmentation::kColor:
-    case Augmentation::kContrast:
-    case Augmentation::kSharpness:
-      return from_zero(is_wide ? 0.99 : 0.9);
-    case Augmentation::kPosterize:
-      return 8 - std::nearbyint(static_cast<float>(bin) / static_cast<float>((num_bins - 1) / (is_wide ? 6.0 : 4.0)));
-    case Augmentation::kSolarize:
-      return linspace(255, 0, bin, num_bins);
-    default:
-      return 0;
+  if (augmentation == Augmentation::kPosterize) {
+    return 8 - std::nearbyint(static_cast<float>(bin) / static_cast<float>((num_bins - 1) / (is_wide ? 6.0 : 4.0)));
   }
+  if (augmentation == Augmentation::kSolarize) return linspace(255, 0, bin, num_bins);
+  double last = is_wide ? operation_of(augmentation).wide : operation_of(augmentation).normal;
+  if (!is_wide && augmentation == Augmentation::kTranslateX) last = 150.0 / 331.0 * width;
+  if (!is_wide && augmentation == Augmentation::kTranslateY) last = 150.0 / 331.0 * height;
+  return linspace(0, last, bin, num_bins);
 }
 
 double draw_sign(Augmentation augmentation, double magnitude, SampleRandom& random) {
@@ -60,41 +80,7 @@ double draw_sign(Augmentation augmentation, double magnitude, SampleRandom& rand
   return is_signed && random.next_bool(0.5) ? -magnitude : magnitude;
 }
 
-void augment(Picture& picture, Augmentation augmentation, double magnitude) {
-  const auto factor = static_cast<float>(1 + magnitude);
-  switch (augmentation) {
-    case Augmentation::kIdentity:
-      return;
-    case Augmentation::kShearX:
-      return apply_affine(picture, shear(magnitude, 0));
-    case Augmentation::kShearY:
-      return apply_affine(picture, shear(0, magnitude));
-    case Augmentation::kTranslateX:
-      return apply_affine(picture, translation(static_cast<int>(magnitude), 0));
-    case Augmentation::kTranslateY:
-      return apply_affine(picture, translation(0, static_cast<int>(magnitude)));
-    case Augmentation::kRotate:
-      return rotate(picture, magnitude);
-    case Augmentation::kBrightness:
-      return adjust_brightness(picture.pixels(), factor);
-    case Augmentation::kColor:
-      return adjust_saturation(picture.pixels(), factor);
-    case Augmentation::kContrast:
-      return adjust_contrast(picture.pixels(), factor);
-    case Augmentation::kSharpness:
-      return sharpen(picture, factor);
-    case Augmentation::kPosterize:
-      return posterize(picture.pixels(), static_cast<int>(magnitude));
-    case Augmentation::kSolarize:
-      return solarize(picture.pixels(), magnitude);
-    case Augmentation::kAutoContrast:
-      return autocontrast(picture.pixels());
-    case Augmentation::kEqualize:
-      return equalize(picture.pixels());
-    case Augmentation::kInvert:
-      return invert(picture.pixels());
-  }
-}
+void augment(Picture& picture, Augmentation augmentation, double magnitude) { operation_of(augmentation).apply(picture, magnitude); }
 
 void rotate(Picture& picture, double degrees) {
   // Like Python's %, the result is 0 to 360.

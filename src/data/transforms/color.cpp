@@ -59,19 +59,10 @@ class ColorJitter : public ImageTransform {
     std::array<int, 4> order = {0, 1, 2, 3};
     for (uint32_t i = 3; i > 0; --i) std::swap(order[i], order[random.next_below(i + 1)]);
     for (const int operation : order) {
-      switch (operation) {
-        case 0:
-          adjust(picture, brightness_, adjust_brightness, random);
-          break;
-        case 1:
-          adjust(picture, contrast_, adjust_contrast, random);
-          break;
-        case 2:
-          adjust(picture, saturation_, adjust_saturation, random);
-          break;
-        default:
-          shift_hue(picture, random);
-      }
+      if (operation == 0) adjust(picture, brightness_, adjust_brightness, random);
+      if (operation == 1) adjust(picture, contrast_, adjust_contrast, random);
+      if (operation == 2) adjust(picture, saturation_, adjust_saturation, random);
+      if (operation == 3) shift_hue(picture, random);
     }
   }
 
