@@ -75,6 +75,44 @@ torch::Tensor InvertedResidual::forward(const torch::Tensor& x) {
   return is_residual_ ? drop_path_->forward(y) + x : y;
 }
 
+void LayerChain::add(const std::string& name, torch::nn::AnyModule layer) {
+  register_module(name, layer.ptr());
+  layers_.push_back(std::move(layer));
+}
+
+bool LayerChain::is_norm_relu(size_t i) const {
+  return is<nn::BatchNorm2d>(i) && is<ActivationLayer>(i + 1) &&
+         layers_[i + 1].get<ActivationLayer>().activation() == nn::Activation::kRelu;
+}
+
+torch::Tensor LayerChain::run(torch::Tensor x, size_t begin, size_t end) {
+  for (size_t i = begin; i < end;) {
+    if (is_norm_relu(i)) {
+      x = layers_[i].get<nn::BatchNorm2d>().forward_relu(x);
+      i += 2;
+    } else if (is<nn::Conv2d>(i) && is_norm_relu(i + 1)) {
+      x = nn::convolve_normalise_relu(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x);
+      i += 3;
+    } else {
+      x = layers_[i++].forward(x);
+    }
+  }
+  return x;
+}
+
+size_t LayerChain::head_begin() const {
+  size_t begin = layers_.size();
+  while (begin > 0 && layers_[begin - 1].ptr()->parameters().empty()) --begin;
+  if (begin > 0) --begin;
+  if (begin > 0 && is_norm_relu(begin) && is<nn::Conv2d>(begin - 1)) --begin;
+  while (begin > 0 && is<nn::Dropout>(begin - 1)) --begin;
+  return begin;
+}
+
+void register_layers(torch::nn::Module& parent, const LayerChain& chain) {
+  for (const auto& layer : chain.named_children()) parent.register_module(layer.key(), layer.value());
+}
+
 void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator) {
   for (const auto& module : network.modules(/*include_self=*/false)) {
     auto* linear = module->as<nn::Linear>();

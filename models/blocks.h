@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "trainer/error.h"
@@ -91,6 +93,38 @@ class ActivationLayer : public torch::nn::Module {
  private:
   nn::Activation activation_;
 };
+
+// Layers in sequence. A convolution, its normalisation and a ReLU that are separate layers are computed together.
+class LayerChain : public torch::nn::Module {
+ public:
+  void add(const std::string& name, torch::nn::AnyModule layer);
+  // Named with its number.
+  template <class Layer>
+  void push_back(std::shared_ptr<Layer> layer) {
+    add(std::to_string(layers_.size()), torch::nn::AnyModule(std::move(layer)));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) { return run(x, 0, layers_.size()); }
+  torch::Tensor forward_features(const torch::Tensor& x) { return run(x, 0, head_begin()); }
+  torch::Tensor forward_head(const torch::Tensor& features) { return run(features, head_begin(), layers_.size()); }
+
+ private:
+  // Not of a derived class, whose forward() may differ.
+  template <class Layer>
+  bool is(size_t i) const {
+    return i < layers_.size() && layers_[i].type_info() == typeid(Layer);
+  }
+  // Whether layer i is a normalisation before a ReLU.
+  bool is_norm_relu(size_t i) const;
+  torch::Tensor run(torch::Tensor x, size_t begin, size_t end);
+  // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
+  size_t head_begin() const;
+
+  std::vector<torch::nn::AnyModule> layers_;
+};
+
+// Makes the layers of a chain children of `parent`.
+void register_layers(torch::nn::Module& parent, const LayerChain& chain);
 
 // A LayerNorm over the channels of [N, C, H, W].
 class ChannelNorm : public nn::LayerNorm {

@@ -1,5 +1,7 @@
 // DenseNet (Huang et al. 2017) with torchvision's names, shapes and initial values (torchvision/models/densenet.py).
 
+#include <torch/nn/modules/pooling.h>
+
 #include <array>
 #include <string>
 #include <vector>
@@ -12,24 +14,26 @@ namespace {
 
 constexpr int64_t kGrowth = 32;
 
-class DenseLayer : public torch::nn::Module {
- public:
-  DenseLayer(int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {
-    const auto bottleneck = 4 * growth;
-    norm1_ = register_module("norm1", norm(in_channels));
-    conv1_ = register_module("conv1", nn::conv1x1(in_channels, bottleneck));
-    norm2_ = register_module("norm2", norm(bottleneck));
-    conv2_ = register_module("conv2", nn::conv3x3(bottleneck, growth));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    const auto y = conv1_->forward(norm1_->forward_relu(x));
-    return conv2_->forward(norm2_->forward_relu(y));
-  }
+// Adds a convolution after its normalisation and a ReLU. `number`: ends their names.
+void add_convolution(LayerChain& chain, const std::string& number, const nn::BatchNormPtr& norm, std::shared_ptr<nn::Conv2d> convolution) {
+  chain.add("norm" + number, torch::nn::AnyModule(norm));
+  chain.add("relu" + number, torch::nn::AnyModule(std::make_shared<ActivationLayer>(nn::Activation::kRelu)));
+  chain.add("conv" + number, torch::nn::AnyModule(std::move(convolution)));
+}
 
- private:
-  nn::BatchNormPtr norm1_, norm2_;
-  std::shared_ptr<nn::Conv2d> conv1_, conv2_;
-};
+std::shared_ptr<LayerChain> make_dense_layer(int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {
+  auto layer = std::make_shared<LayerChain>();
+  add_convolution(*layer, "1", norm(in_channels), nn::conv1x1(in_channels, 4 * growth));
+  add_convolution(*layer, "2", norm(4 * growth), nn::conv3x3(4 * growth, growth));
+  return layer;
+}
+
+std::shared_ptr<LayerChain> make_transition(int64_t channels, const nn::NormFactory& norm) {
+  auto transition = std::make_shared<LayerChain>();
+  add_convolution(*transition, "", norm(channels), nn::conv1x1(channels, channels / 2));
+  transition->add("pool", torch::nn::AnyModule(std::make_shared<torch::nn::AvgPool2dImpl>(2)));
+  return transition;
+}
 
 // Each layer receives the input of the block and the outputs of all layers before it.
 class DenseBlock : public torch::nn::Module {
@@ -37,7 +41,7 @@ class DenseBlock : public torch::nn::Module {
   DenseBlock(int64_t num_layers, int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {
     for (int64_t i = 0; i < num_layers; ++i) {
       const auto name = "denselayer" + std::to_string(i + 1);
-      layers_.push_back(register_module(name, std::make_shared<DenseLayer>(in_channels + i * growth, growth, norm)));
+      layers_.push_back(register_module(name, make_dense_layer(in_channels + i * growth, growth, norm)));
     }
   }
   torch::Tensor forward(const torch::Tensor& x) {
@@ -47,20 +51,7 @@ class DenseBlock : public torch::nn::Module {
   }
 
  private:
-  std::vector<std::shared_ptr<DenseLayer>> layers_;
-};
-
-class Transition : public torch::nn::Module {
- public:
-  Transition(int64_t channels, const nn::NormFactory& norm) {
-    norm_ = register_module("norm", norm(channels));
-    conv_ = register_module("conv", nn::conv1x1(channels, channels / 2));
-  }
-  torch::Tensor forward(const torch::Tensor& x) { return at::avg_pool2d(conv_->forward(norm_->forward_relu(x)), 2); }
-
- private:
-  nn::BatchNormPtr norm_;
-  std::shared_ptr<nn::Conv2d> conv_;
+  std::vector<std::shared_ptr<LayerChain>> layers_;
 };
 
 class DenseNet : public BackboneModel {
@@ -68,41 +59,34 @@ class DenseNet : public BackboneModel {
   DenseNet(const std::array<int64_t, 4>& layers_per_block, const ImageClassifierOptions& options, const BuildContext& context)
       : BackboneModel(options) {
     int64_t channels = 64;
-    conv0_ = std::make_shared<nn::Conv2d>(options.num_channels(), channels, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
-    norm0_ = context.norm(channels);
+    const auto add = [this](const std::string& name, auto layer) { features_->add(name, torch::nn::AnyModule(std::move(layer))); };
+    const auto relu = [] { return std::make_shared<ActivationLayer>(nn::Activation::kRelu); };
+    add("conv0", std::make_shared<nn::Conv2d>(options.num_channels(), channels, 7, nn::Conv2dOptions{.stride = 2, .padding = 3}));
+    add("norm0", context.norm(channels));
+    add("relu0", relu());
+    add("pool0", std::make_shared<torch::nn::MaxPool2dImpl>(torch::nn::MaxPool2dOptions(3).stride(2).padding(1)));
     for (size_t i = 0; i < layers_per_block.size(); ++i) {
       const auto number = std::to_string(i + 1);
-      blocks_->push_back("denseblock" + number, std::make_shared<DenseBlock>(layers_per_block[i], channels, kGrowth, context.norm));
+      add("denseblock" + number, std::make_shared<DenseBlock>(layers_per_block[i], channels, kGrowth, context.norm));
       channels += layers_per_block[i] * kGrowth;
       if (i + 1 == layers_per_block.size()) break;
-      blocks_->push_back("transition" + number, std::make_shared<Transition>(channels, context.norm));
+      add("transition" + number, make_transition(channels, context.norm));
       channels /= 2;
     }
-    norm5_ = context.norm(channels);
-    // This module only gives the parameters torchvision's names.
-    auto features = std::make_shared<torch::nn::Module>();
-    features->register_module("conv0", conv0_);
-    features->register_module("norm0", norm0_);
-    for (const auto& block : blocks_->named_children()) features->register_module(block.key(), block.value());
-    features->register_module("norm5", norm5_);
-    register_module("features", features);
+    add("norm5", context.norm(channels));
+    add("relu5", relu());
+    register_layers(*register_module("features", std::make_shared<torch::nn::Module>()), *features_);
     classifier_ = register_module("classifier", std::make_shared<nn::Linear>(channels, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator, nn::Fan::kIn);
     nn::default_uniform_(classifier_->weight, {}, context.init_generator);
     torch::nn::init::zeros_(classifier_->bias);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
-    auto y = nn::convolve_normalise_relu(*conv0_, *norm0_, x);
-    y = blocks_->forward(at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1));
-    return average_channels(norm5_->forward_relu(y));
-  }
+  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(features_->forward(x)); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  private:
-  std::shared_ptr<nn::Conv2d> conv0_;
-  nn::BatchNormPtr norm0_, norm5_;
-  torch::nn::Sequential blocks_;
+  std::shared_ptr<LayerChain> features_ = std::make_shared<LayerChain>();  // its layers are registered elsewhere
   std::shared_ptr<nn::Linear> classifier_;
 };
 
@@ -132,7 +116,7 @@ void add_densenet(LayerRegistry& registry) {
         const auto channels = require_image(context)[0];
         if (channels < 2) throw UsageError("halves the channels, but its input has only one; give the layer before it more channels");
         const auto shape = slide(context, channels / 2, 2, 2, 0);
-        return {torch::nn::AnyModule(std::make_shared<Transition>(channels, context.build.norm)), shape};
+        return {torch::nn::AnyModule(make_transition(channels, context.build.norm)), shape};
       });
 }
 

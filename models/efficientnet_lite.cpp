@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,22 +16,15 @@ namespace {
 
 constexpr nn::BatchNormOptions kLiteNorm{.eps = 0.001, .momentum = 0.01};
 
-// A convolution without bias and with TensorFlow's padding SAME, batch normalisation and, if `has_relu`, a ReLU6.
-class SameConvNorm {
+// A convolution with TensorFlow's padding SAME.
+class SameConv2d : public nn::Conv2d {
  public:
-  // Registers the convolution and the norm in `parent`.
-  SameConvNorm(torch::nn::Module& parent, const std::string& convolution_name, const std::string& norm_name, int64_t in_channels,
-               int64_t out_channels, int64_t kernel_size, int64_t stride, int64_t groups, bool has_relu, const nn::NormFactory& norm)
-      : kernel_size_(kernel_size), stride_(stride), has_relu_(has_relu) {
-    const nn::Conv2dOptions options{.stride = stride, .padding = stride == 1 ? kernel_size / 2 : 0, .groups = groups};
-    convolution_ = parent.register_module(convolution_name, std::make_shared<nn::Conv2d>(in_channels, out_channels, kernel_size, options));
-    norm_ = parent.register_module(norm_name, norm(out_channels, kLiteNorm));
-  }
+  SameConv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, int64_t stride, int64_t groups)
+      : Conv2d(in_channels, out_channels, kernel_size, {.stride = stride, .padding = stride == 1 ? kernel_size / 2 : 0, .groups = groups}),
+        kernel_size_(kernel_size),
+        stride_(stride) {}
 
-  torch::Tensor forward(const torch::Tensor& x) const {
-    const auto y = norm_->forward(convolution_->forward(stride_ == 1 ? x : padded(x)));
-    return has_relu_ ? at::relu6(y) : y;
-  }
+  torch::Tensor forward(const torch::Tensor& x) { return Conv2d::forward(stride_ == 1 ? x : padded(x)); }
 
  private:
   // The smaller half of the padding is at the top and the left.
@@ -46,32 +38,38 @@ class SameConvNorm {
   }
 
   int64_t kernel_size_, stride_;
-  bool has_relu_;
-  std::shared_ptr<nn::Conv2d> convolution_;
-  nn::BatchNormPtr norm_;
 };
 
-class LiteBlock : public torch::nn::Module {
+// Adds the convolution, its normalisation and a ReLU6, whose names end with `name` and `number`.
+void add_same_convolution(LayerChain& chain, const std::string& name, const std::string& number,
+                          const std::shared_ptr<SameConv2d>& convolution, const nn::NormFactory& norm, bool has_relu = true) {
+  chain.add(name, torch::nn::AnyModule(convolution));
+  chain.add("_bn" + number, torch::nn::AnyModule(norm(convolution->weight.size(0), kLiteNorm)));
+  if (has_relu) chain.add("_relu" + number, torch::nn::AnyModule(std::make_shared<ActivationLayer>(nn::Activation::kRelu6)));
+}
+
+class LiteBlock : public LayerChain {
  public:
   LiteBlock(int64_t in_channels, int64_t out_channels, int64_t expansion, int64_t kernel_size, int64_t stride, double drop_path,
             const BuildContext& context)
       : is_residual_(stride == 1 && in_channels == out_channels) {
     const auto expanded = in_channels * expansion;
-    if (expansion != 1) layers_.emplace_back(*this, "_expand_conv", "_bn0", in_channels, expanded, 1, 1, 1, true, context.norm);
-    layers_.emplace_back(*this, "_depthwise_conv", "_bn1", expanded, expanded, kernel_size, stride, expanded, true, context.norm);
-    layers_.emplace_back(*this, "_project_conv", "_bn2", expanded, out_channels, 1, 1, 1, false, context.norm);
+    if (expansion != 1) {
+      add_same_convolution(*this, "_expand_conv", "0", std::make_shared<SameConv2d>(in_channels, expanded, 1, 1, 1), context.norm);
+    }
+    const auto depthwise = std::make_shared<SameConv2d>(expanded, expanded, kernel_size, stride, expanded);
+    add_same_convolution(*this, "_depthwise_conv", "1", depthwise, context.norm);
+    add_same_convolution(*this, "_project_conv", "2", std::make_shared<SameConv2d>(expanded, out_channels, 1, 1, 1), context.norm, false);
     drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    auto y = x;
-    for (const auto& layer : layers_) y = layer.forward(y);
+    const auto y = LayerChain::forward(x);
     return is_residual_ ? drop_path_->forward(y) + x : y;
   }
 
  private:
   bool is_residual_;
-  std::vector<SameConvNorm> layers_;
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
@@ -94,8 +92,10 @@ class EfficientNetLite : public BackboneModel {
     };
     int64_t total = 0;
     for (size_t stage = 0; stage < kStages.size(); ++stage) total += num_blocks(stage);
-    stem_.emplace(*this, "_conv_stem", "_bn0", options.num_channels(), kFirst, 3, 2, 1, true, context.norm);
-    blocks_ = register_module("_blocks", std::make_shared<nn::LayerList>());
+    const auto features = std::make_shared<LayerChain>();
+    add_same_convolution(*features, "_conv_stem", "0", std::make_shared<SameConv2d>(options.num_channels(), kFirst, 3, 2, 1), context.norm);
+    const auto blocks_in_stages = std::make_shared<nn::LayerList>();
+    features->add("_blocks", torch::nn::AnyModule(blocks_in_stages));
     int64_t channels = kFirst;
     int64_t number = 0;
     for (size_t stage = 0; stage < kStages.size(); ++stage) {
@@ -103,26 +103,25 @@ class EfficientNetLite : public BackboneModel {
       const auto out_channels = make_divisible(static_cast<double>(of_lite0) * width, 8);
       for (int64_t i = 0; i < num_blocks(stage); ++i, ++number) {
         const auto probability = options.drop_path * static_cast<double>(number) / static_cast<double>(total);
-        blocks_->add(
+        blocks_in_stages->add(
             std::make_shared<LiteBlock>(channels, out_channels, expansion, kernel_size, i == 0 ? stride : 1, probability, context));
         channels = out_channels;
       }
     }
-    head_.emplace(*this, "_conv_head", "_bn1", channels, kLast, 1, 1, 1, true, context.norm);
+    add_same_convolution(*features, "_conv_head", "1", std::make_shared<SameConv2d>(channels, kLast, 1, 1, 1), context.norm);
+    register_layers(*this, *features);
+    features_ = features;
     dropout_ = register_module("_dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
     fc_ = register_module("_fc", std::make_shared<nn::Linear>(kLast, options.num_outputs()));
     init_as_pytorch<nn::Conv2d>(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
-    return average_channels(head_->forward(blocks_->forward(stem_->forward(x))));
-  }
+  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(features_->forward(x)); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(dropout_->forward(features)); }
 
  private:
-  std::optional<SameConvNorm> stem_, head_;
-  std::shared_ptr<nn::LayerList> blocks_;
+  std::shared_ptr<LayerChain> features_;  // its layers are children of this module
   std::shared_ptr<nn::Dropout> dropout_;
   std::shared_ptr<nn::Linear> fc_;
 };

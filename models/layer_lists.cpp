@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <typeinfo>
 
 #include "base/keys/key.h"
 #include "models/blocks.h"
@@ -19,59 +18,6 @@ using Shape = std::vector<int64_t>;
 std::string shape_text(const Shape& shape) {
   return shape.size() == 1 ? fmt::format("{} features", shape[0]) : fmt::format("{}", fmt::join(shape, "x"));
 }
-
-// Layers in sequence. A convolution, its normalisation and a ReLU that are separate layers are computed together, as in the built-in
-// networks.
-class LayerChain : public torch::nn::Module {
- public:
-  void add(const std::string& name, torch::nn::AnyModule layer) {
-    register_module(name, layer.ptr());
-    layers_.push_back(std::move(layer));
-  }
-
-  torch::Tensor forward(const torch::Tensor& x) { return run(x, 0, layers_.size()); }
-  torch::Tensor forward_features(const torch::Tensor& x) { return run(x, 0, head_begin()); }
-  torch::Tensor forward_head(const torch::Tensor& features) { return run(features, head_begin(), layers_.size()); }
-
- private:
-  // Not of a derived class, whose forward() may differ.
-  template <class Layer>
-  bool is(size_t i) const {
-    return i < layers_.size() && layers_[i].type_info() == typeid(Layer);
-  }
-  // Whether layer i is a normalisation before a ReLU.
-  bool is_norm_relu(size_t i) const {
-    return is<nn::BatchNorm2d>(i) && is<ActivationLayer>(i + 1) &&
-           layers_[i + 1].get<ActivationLayer>().activation() == nn::Activation::kRelu;
-  }
-
-  torch::Tensor run(torch::Tensor x, size_t begin, size_t end) {
-    for (size_t i = begin; i < end;) {
-      if (is_norm_relu(i)) {
-        x = layers_[i].get<nn::BatchNorm2d>().forward_relu(x);
-        i += 2;
-      } else if (is<nn::Conv2d>(i) && is_norm_relu(i + 1)) {
-        x = nn::convolve_normalise_relu(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x);
-        i += 3;
-      } else {
-        x = layers_[i++].forward(x);
-      }
-    }
-    return x;
-  }
-
-  // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
-  size_t head_begin() const {
-    size_t begin = layers_.size();
-    while (begin > 0 && layers_[begin - 1].ptr()->parameters().empty()) --begin;
-    if (begin > 0) --begin;
-    if (begin > 0 && is_norm_relu(begin) && is<nn::Conv2d>(begin - 1)) --begin;
-    while (begin > 0 && is<nn::Dropout>(begin - 1)) --begin;
-    return begin;
-  }
-
-  std::vector<torch::nn::AnyModule> layers_;
-};
 
 void check_size(const Shape& shape) {
   constexpr int64_t kMostValues = int64_t{1} << 32;
@@ -376,7 +322,7 @@ class LayersNetwork : public BackboneModel {
           fmt::format("the last layer has the output {}, but the network needs {} outputs; end the list with {}`linear` without `features`",
                       shape_text(shape), options.num_outputs(), shape.size() == 1 ? "" : "global_avg_pool and "));
     }
-    for (const auto& child : chain_->named_children()) register_module(child.key(), child.value());
+    register_layers(*this, *chain_);
     nn::init_convolutions_(*this, context.init_generator);
     init_as_pytorch<nn::Linear>(*this, context.init_generator);
   }

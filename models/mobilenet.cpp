@@ -14,41 +14,61 @@ using nn::Activation;
 
 using MobileNetOptions = DropoutOptions<0.2>;
 
-class MobileNetV2 : public FeatureClassifier {
+struct MobileNetDesign {
+  int64_t first_channels;
+  std::vector<InvertedResidualOptions> blocks;  // their in_channels are set by MobileNet
+  int64_t last_channels;
+  int64_t hidden;  // of a linear layer in the classifier; 0: none
+  Activation activation;
+  nn::BatchNormOptions norm = {};
+};
+
+class MobileNet : public FeatureClassifier {
  public:
-  MobileNetV2(const MobileNetOptions& options, const BuildContext& context) : FeatureClassifier(options) {
-    struct Stage {
-      int64_t expansion, channels, num_blocks, stride;
-    };
-    constexpr std::array<Stage, 7> kStages = {
-        {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}}};
-    constexpr int64_t kFirst = 32;
-    constexpr int64_t kLast = 1280;
-    const auto relu6 = Activation::kRelu6;
-    features_->push_back(
-        std::make_shared<ConvNorm>(options.num_channels(), kFirst, ConvNormOptions{.stride = 2, .activation = relu6}, context.norm));
-    int64_t channels = kFirst;
-    for (const auto& stage : kStages) {
-      for (int64_t i = 0; i < stage.num_blocks; ++i) {
-        const InvertedResidualOptions block{.in_channels = channels,
-                                            .expanded_channels = channels * stage.expansion,
-                                            .out_channels = stage.channels,
-                                            .stride = i == 0 ? stage.stride : 1,
-                                            .children = "conv",
-                                            .lists_projection = true};
-        features_->push_back(std::make_shared<InvertedResidual>(block, context));
-        channels = stage.channels;
-      }
+  MobileNet(const MobileNetDesign& design, const MobileNetOptions& options, const BuildContext& context) : FeatureClassifier(options) {
+    const ConvNormOptions first{.stride = 2, .activation = design.activation, .norm = design.norm};
+    features_->push_back(std::make_shared<ConvNorm>(options.num_channels(), design.first_channels, first, context.norm));
+    int64_t channels = design.first_channels;
+    for (auto block : design.blocks) {
+      block.in_channels = channels;
+      features_->push_back(std::make_shared<InvertedResidual>(block, context));
+      channels = block.out_channels;
     }
-    features_->push_back(std::make_shared<ConvNorm>(channels, kLast, ConvNormOptions{.kernel_size = 1, .activation = relu6}, context.norm));
+    const ConvNormOptions last{.kernel_size = 1, .activation = design.activation, .norm = design.norm};
+    features_->push_back(std::make_shared<ConvNorm>(channels, design.last_channels, last, context.norm));
     register_module("features", features_);
-    classifier_ =
-        register_module("classifier", torch::nn::Sequential(std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator),
-                                                            std::make_shared<nn::Linear>(kLast, options.num_outputs())));
+    if (design.hidden > 0) {
+      classifier_->push_back(std::make_shared<nn::Linear>(design.last_channels, design.hidden));
+      classifier_->push_back(std::make_shared<ActivationLayer>(design.activation));
+    }
+    classifier_->push_back(std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
+    classifier_->push_back(std::make_shared<nn::Linear>(design.hidden > 0 ? design.hidden : design.last_channels, options.num_outputs()));
+    register_module("classifier", classifier_);
     nn::init_convolutions_(*this, context.init_generator);
     init_linear_layers(*this, context.init_generator);
   }
 };
+
+MobileNetDesign mobilenet_v2() {
+  struct Stage {
+    int64_t expansion, channels, num_blocks, stride;
+  };
+  constexpr std::array<Stage, 7> kStages = {
+      {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}}};
+  MobileNetDesign design{.first_channels = 32, .blocks = {}, .last_channels = 1280, .hidden = 0, .activation = Activation::kRelu6};
+  int64_t channels = design.first_channels;
+  for (const auto& stage : kStages) {
+    for (int64_t i = 0; i < stage.num_blocks; ++i) {
+      design.blocks.push_back({.expanded_channels = channels * stage.expansion,
+                               .out_channels = stage.channels,
+                               .stride = i == 0 ? stage.stride : 1,
+                               .children = "conv",
+                               .lists_projection = true});
+      channels = stage.channels;
+    }
+  }
+  return design;
+}
 
 struct V3Block {
   int64_t kernel_size, expanded, channels;
@@ -57,42 +77,25 @@ struct V3Block {
   int64_t stride;
 };
 
-class MobileNetV3 : public FeatureClassifier {
- public:
-  MobileNetV3(const std::vector<V3Block>& blocks, int64_t hidden, const MobileNetOptions& options, const BuildContext& context)
-      : FeatureClassifier(options) {
-    constexpr nn::BatchNormOptions kNorm{.eps = 0.001, .momentum = 0.01};
-    constexpr int64_t kFirst = 16;
-    const auto hardswish = Activation::kHardswish;
-    const ConvNormOptions first{.stride = 2, .activation = hardswish, .norm = kNorm};
-    features_->push_back(std::make_shared<ConvNorm>(options.num_channels(), kFirst, first, context.norm));
-    int64_t channels = kFirst;
-    for (const auto& block : blocks) {
-      const InvertedResidualOptions layer{
-          .in_channels = channels,
-          .expanded_channels = block.expanded,
-          .out_channels = block.channels,
-          .kernel_size = block.kernel_size,
-          .stride = block.stride,
-          .squeezed_channels = block.squeezes ? make_divisible(static_cast<double>(block.expanded / 4), 8) : 0,
-          .activation = block.activation,
-          .scale_activation = Activation::kHardsigmoid,
-          .norm = kNorm};
-      features_->push_back(std::make_shared<InvertedResidual>(layer, context));
-      channels = block.channels;
-    }
-    const ConvNormOptions last{.kernel_size = 1, .activation = hardswish, .norm = kNorm};
-    features_->push_back(std::make_shared<ConvNorm>(channels, 6 * channels, last, context.norm));
-    register_module("features", features_);
-    classifier_ =
-        register_module("classifier", torch::nn::Sequential(std::make_shared<nn::Linear>(6 * channels, hidden),
-                                                            std::make_shared<ActivationLayer>(hardswish),
-                                                            std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator),
-                                                            std::make_shared<nn::Linear>(hidden, options.num_outputs())));
-    nn::init_convolutions_(*this, context.init_generator);
-    init_linear_layers(*this, context.init_generator);
+MobileNetDesign mobilenet_v3(int64_t hidden, const std::vector<V3Block>& blocks) {
+  MobileNetDesign design{.first_channels = 16,
+                         .blocks = {},
+                         .last_channels = 6 * blocks.back().channels,
+                         .hidden = hidden,
+                         .activation = Activation::kHardswish,
+                         .norm = {.eps = 0.001, .momentum = 0.01}};
+  for (const auto& block : blocks) {
+    design.blocks.push_back({.expanded_channels = block.expanded,
+                             .out_channels = block.channels,
+                             .kernel_size = block.kernel_size,
+                             .stride = block.stride,
+                             .squeezed_channels = block.squeezes ? make_divisible(static_cast<double>(block.expanded / 4), 8) : 0,
+                             .activation = block.activation,
+                             .scale_activation = Activation::kHardsigmoid,
+                             .norm = design.norm});
   }
-};
+  return design;
+}
 
 struct InvertedResidualLayerOptions : BlockOptions {
   int64_t expansion = 6;
@@ -132,11 +135,11 @@ void add_mobilenet(LayerRegistry& registry) {
 }
 
 void add_mobilenet(ModelRegistry& registry) {
-  add_model<MobileNetV2, MobileNetOptions>(registry, "mobilenet_v2", "torchvision's mobilenet_v2, 3.5 million parameters.");
+  add_model<MobileNet, MobileNetOptions>(registry, "mobilenet_v2", "torchvision's mobilenet_v2, 3.5 million parameters.", mobilenet_v2());
   const auto relu = Activation::kRelu;
   const auto hardswish = Activation::kHardswish;
   const auto add = [&registry](const char* name, const char* doc, int64_t hidden, const std::vector<V3Block>& blocks) {
-    add_model<MobileNetV3, MobileNetOptions>(registry, name, doc, blocks, hidden);
+    add_model<MobileNet, MobileNetOptions>(registry, name, doc, mobilenet_v3(hidden, blocks));
   };
   add("mobilenet_v3_small", "torchvision's mobilenet_v3_small, 2.5 million parameters.", 1024,
       {{3, 16, 16, true, relu, 2},

@@ -9,21 +9,6 @@
 namespace trainer::models {
 namespace {
 
-// A convolution and its norm, which are consecutive children of a list.
-struct ListedConvNorm {
-  std::shared_ptr<nn::Conv2d> convolution;
-  nn::BatchNormPtr norm;
-
-  torch::Tensor forward(const torch::Tensor& x) const { return norm->forward(convolution->forward(x)); }
-  torch::Tensor forward_relu(const torch::Tensor& x) const { return nn::convolve_normalise_relu(*convolution, *norm, x); }
-};
-
-ListedConvNorm add_to(torch::nn::Module& list, int number, std::shared_ptr<nn::Conv2d> convolution, const nn::BatchNormPtr& norm) {
-  list.register_module(std::to_string(number), convolution);
-  list.register_module(std::to_string(number + 1), norm);
-  return {std::move(convolution), norm};
-}
-
 std::shared_ptr<nn::Conv2d> depthwise(int64_t channels, int64_t stride) {
   return std::make_shared<nn::Conv2d>(channels, channels, 3, nn::Conv2dOptions{.stride = stride, .padding = 1, .groups = channels});
 }
@@ -42,31 +27,31 @@ class ShuffleBlock : public torch::nn::Module {
  public:
   ShuffleBlock(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) : is_strided_(stride > 1) {
     const auto half = out_channels / 2;
-    auto branch1 = register_module("branch1", std::make_shared<torch::nn::Module>());
-    auto branch2 = register_module("branch2", std::make_shared<torch::nn::Module>());
+    const auto add = [&](LayerChain& branch, const std::shared_ptr<nn::Conv2d>& convolution, int64_t channels, bool has_relu) {
+      branch.push_back(convolution);
+      branch.push_back(norm(channels));
+      if (has_relu) branch.push_back(std::make_shared<ActivationLayer>(nn::Activation::kRelu));
+    };
+    branch1_ = register_module("branch1", std::make_shared<LayerChain>());
+    branch2_ = register_module("branch2", std::make_shared<LayerChain>());
     if (is_strided_) {
-      first_depthwise_ = add_to(*branch1, 0, depthwise(in_channels, stride), norm(in_channels));
-      first_pointwise_ = add_to(*branch1, 2, nn::conv1x1(in_channels, half), norm(half));
+      add(*branch1_, depthwise(in_channels, stride), in_channels, false);
+      add(*branch1_, nn::conv1x1(in_channels, half), half, true);
     }
-    expansion_ = add_to(*branch2, 0, nn::conv1x1(is_strided_ ? in_channels : half, half), norm(half));
-    depthwise_ = add_to(*branch2, 3, depthwise(half, stride), norm(half));
-    projection_ = add_to(*branch2, 5, nn::conv1x1(half, half), norm(half));
+    add(*branch2_, nn::conv1x1(is_strided_ ? in_channels : half, half), half, true);
+    add(*branch2_, depthwise(half, stride), half, false);
+    add(*branch2_, nn::conv1x1(half, half), half, true);
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    if (is_strided_) return join(first_pointwise_.forward_relu(first_depthwise_.forward(x)), x);
     const auto half = x.size(1) / 2;
-    return join(x.slice(1, 0, half), x.slice(1, half));
+    const auto first = branch1_->forward(is_strided_ ? x : x.slice(1, 0, half));
+    return shuffle_channels(at::cat({first, branch2_->forward(is_strided_ ? x : x.slice(1, half))}, 1));
   }
 
  private:
-  torch::Tensor join(const torch::Tensor& first, const torch::Tensor& x) const {
-    const auto second = projection_.forward_relu(depthwise_.forward(expansion_.forward_relu(x)));
-    return shuffle_channels(at::cat({first, second}, 1));
-  }
-
   bool is_strided_;
-  ListedConvNorm first_depthwise_, first_pointwise_, expansion_, depthwise_, projection_;
+  std::shared_ptr<LayerChain> branch1_, branch2_;
 };
 
 class ShuffleNet : public BackboneModel {

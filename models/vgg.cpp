@@ -42,44 +42,6 @@ constexpr std::array<int64_t, 5> kStageChannels = {64, 128, 256, 512, 512};
 
 torch::nn::ReLU relu_in_place() { return torch::nn::ReLU(torch::nn::ReLUOptions(/*inplace=*/true)); }
 
-// A convolution with its normalisation, followed by a ReLU.
-struct FeatureLayer {
-  std::shared_ptr<nn::Conv2d> convolution;
-  nn::BatchNormPtr norm;
-
-  torch::Tensor forward(const torch::Tensor& x) const { return nn::convolve_normalise_relu(*convolution, *norm, x); }
-};
-
-// Each stage ends with a max-pool.
-using Stages = std::array<std::vector<FeatureLayer>, 5>;
-
-Stages make_stages(const ConvolutionsPerStage& convolutions_per_stage, int64_t in_channels, const nn::NormFactory& norm) {
-  Stages stages;
-  for (size_t stage = 0; stage < kStageChannels.size(); ++stage) {
-    const int64_t channels = kStageChannels[stage];
-    for (int64_t i = 0; i < convolutions_per_stage[stage]; ++i) {
-      stages[stage].push_back(
-          {std::make_shared<nn::Conv2d>(in_channels, channels, 3, nn::Conv2dOptions{.padding = 1, .bias = true}), norm(channels)});
-      in_channels = channels;
-    }
-  }
-  return stages;
-}
-
-// Lists the layers as torchvision does, so that the parameters have torchvision's names.
-torch::nn::Sequential list_features(const Stages& stages) {
-  torch::nn::Sequential features;
-  for (const auto& stage : stages) {
-    for (const auto& layer : stage) {
-      features->push_back(layer.convolution);
-      features->push_back(layer.norm);
-      features->push_back(relu_in_place());
-    }
-    features->push_back(torch::nn::MaxPool2d(2));
-  }
-  return features;
-}
-
 torch::nn::Sequential make_classifier(const VggOptions& options, const BuildContext& context) {
   const auto dropout = [&] { return std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator); };
   if (options.head == VggHead::kCifar) {
@@ -93,27 +55,33 @@ torch::nn::Sequential make_classifier(const VggOptions& options, const BuildCont
 class Vgg : public BackboneModel {
  public:
   Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context)
-      : BackboneModel(options), options_(options), stages_(make_stages(convolutions_per_stage, options.num_channels(), context.norm)) {
-    register_module("features", list_features(stages_));
+      : BackboneModel(options), options_(options) {
+    int64_t in_channels = options.num_channels();
+    for (size_t stage = 0; stage < kStageChannels.size(); ++stage) {
+      const auto channels = kStageChannels[stage];
+      for (int64_t i = 0; i < convolutions_per_stage[stage]; ++i) {
+        features_->push_back(std::make_shared<nn::Conv2d>(in_channels, channels, 3, nn::Conv2dOptions{.padding = 1, .bias = true}));
+        features_->push_back(context.norm(channels));
+        features_->push_back(std::make_shared<ActivationLayer>(nn::Activation::kRelu));
+        in_channels = channels;
+      }
+      features_->push_back(std::make_shared<torch::nn::MaxPool2dImpl>(2));
+    }
+    register_layers(*register_module("features", std::make_shared<torch::nn::Module>()), *features_);
     classifier_ = register_module("classifier", make_classifier(options, context));
     nn::init_convolutions_(*this, context.init_generator);
     init_linear_layers(*this, context.init_generator);
   }
 
   torch::Tensor forward_features(const torch::Tensor& x) override {
-    torch::Tensor y = x;
-    for (const auto& stage : stages_) {
-      for (const auto& layer : stage) y = layer.forward(y);
-      y = at::max_pool2d(y, /*kernel_size=*/2);
-    }
     const int64_t pooled_size = options_.head == VggHead::kImagenet ? 7 : 1;
-    return at::adaptive_avg_pool2d(y, {pooled_size, pooled_size}).flatten(1);
+    return at::adaptive_avg_pool2d(features_->forward(x), {pooled_size, pooled_size}).flatten(1);
   }
   torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  private:
   VggOptions options_;
-  Stages stages_;
+  std::shared_ptr<LayerChain> features_ = std::make_shared<LayerChain>();  // its layers are registered elsewhere
   torch::nn::Sequential classifier_;
 };
 
