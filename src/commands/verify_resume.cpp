@@ -49,33 +49,30 @@ class StepCounter : public engine::TrainingHook {
   int64_t num_steps = 0;
 };
 
-// Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and then sets `checkpoint` to the newest one;
-// `checkpoint` has a value on rank 0 only. Returns false if a stop request ended the training before the last step.
-bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
+// Collective: trains `num_steps` steps, from the first step or from the newest checkpoint of rank 0's `folder`, and saves there. Returns
+// false if a stop request ended the training before the last step.
+bool train(session::RankContext& context, int64_t num_steps, const fs::path& folder, bool resumes = false) {
   auto recipe = session::recipe_of(context);
   recipe.options.checkpoint_folder = folder;
-  recipe.checkpoint = std::move(checkpoint);
   session::Session session(context.this_rank(), recipe);
+  if (resumes) session.resume(folder / "last.pt");
   StepCounter counter;
   reporting::Sink no_reports;
   const auto should_stop = [&] { return counter.num_steps >= num_steps || stop_signal() != 0; };
-  if (!session.train(no_reports, should_stop, {&counter}) && counter.num_steps < num_steps) return false;
-  if (context.rank() != 0) return true;
-  const auto newest = checkpoint::list_checkpoints(folder).front();
-  checkpoint = {newest, checkpoint::load(newest)};
-  return true;
+  return session.train(no_reports, should_stop, {&counter}) || counter.num_steps >= num_steps;
 }
 
 // Durations differ between runs.
 bool is_duration(const std::string& difference) { return difference.substr(0, difference.find(':')).ends_with("seconds"); }
 
-void compare(const session::Checkpoint& straight, const session::Checkpoint& resumed, int64_t num_steps) {
-  auto found = state::differences(straight.tree, resumed.tree);
+void compare(const fs::path& straight_file, const fs::path& resumed_file, int64_t num_steps) {
+  const auto straight = checkpoint::load(straight_file);
+  auto found = state::differences(straight, checkpoint::load(resumed_file));
   std::erase_if(found, is_duration);
   const auto what = fmt::format("{} steps without interruption, and {} + {} steps with a checkpoint between them", num_steps, num_steps / 2,
                                 num_steps - num_steps / 2);
   if (found.empty()) {
-    print("equal, bit for bit, in {}: {}\n", counted(state::tensors_of(straight.tree).size(), "tensor"), what);
+    print("equal, bit for bit, in {}: {}\n", counted(state::tensors_of(straight).size(), "tensor"), what);
     return;
   }
   for (const auto& difference : found) print("{}\n", difference);
@@ -99,14 +96,14 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
     session::RankContext context(process, source,
                                  [](config::Experiment& experiment) { experiment.logging.histograms_every_epochs.reset(); });
     const TemporaryFolder folder;
-    std::optional<session::Checkpoint> straight, resumed;
+    const auto straight = folder.path() / "straight";
+    const auto resumed = folder.path() / "resumed";
     const auto exit_code = context.run([&] {
-      const bool done = train(context, num_steps, straight, folder.path() / "straight") &&
-                        train(context, num_steps / 2, resumed, folder.path() / "resumed") &&
-                        train(context, num_steps - num_steps / 2, resumed, folder.path() / "resumed");
+      const bool done = train(context, num_steps, straight) && train(context, num_steps / 2, resumed) &&
+                        train(context, num_steps - num_steps / 2, resumed, /*resumes=*/true);
       return done ? ExitCode::kDone : ExitCode::kStopped;
     });
-    if (exit_code == ExitCode::kDone && straight) compare(*straight, *resumed, num_steps);
+    if (exit_code == ExitCode::kDone && context.rank() == 0) compare(straight / "last.pt", resumed / "last.pt", num_steps);
     return exit_code;
   });
 }

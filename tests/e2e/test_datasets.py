@@ -112,7 +112,7 @@ class DatasetsTest(FolderCase):
         weights.write_text("1\n" * 7 + "0\n")
         run = trainer(*arguments, "training.epochs=3", "training.extend=true")
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn(f"{weights} has changed since this checkpoint, so other samples would be drawn", run.err)
+        self.assertIn(f"since this checkpoint, {weights} has changed, so other samples would be drawn", run.err)
 
     @plants("A CSV file names images outside of the folder that is copied")
     def test_images_elsewhere(self, row):

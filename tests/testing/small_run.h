@@ -18,12 +18,17 @@
 
 namespace trainer::testing {
 
-// A session on the CPU, of one process or of ranks as threads.
+// A session on the CPU, of one process or of ranks as threads. With a `folder` it resumes from the newest checkpoint there, if it has one,
+// and saves there.
 struct SmallSession {
   SmallSession(config::Experiment experiment, const engine::Ranks& ranks, const std::filesystem::path& folder = {})
       : context(on_cpu(std::move(experiment)), {.num_threads = 2}, make_quiet_logger(), ranks),
         recipe(recipe_of(context, folder)),
-        session(context.this_rank(), recipe) {}
+        session(context.this_rank(), recipe) {
+    const auto checkpoints = checkpoint::list_checkpoints(folder);
+    context.ranks().world->barrier();
+    if (!checkpoints.empty()) session.resume(checkpoints.front());
+  }
   SmallSession(const std::string& text, const std::vector<std::string>& overrides = {}, const engine::Ranks& ranks = {})
       : SmallSession(load(text, overrides), ranks) {}
 
@@ -34,14 +39,9 @@ struct SmallSession {
     experiment.runtime.device = device::DeviceChoice::kCpu;
     return experiment;
   }
-  // A recipe that resumes from the newest checkpoint of the folder, if it has one, and saves there.
   static session::Recipe recipe_of(session::RankContext& context, const std::filesystem::path& folder) {
     auto recipe = session::recipe_of(context);
     recipe.options.checkpoint_folder = folder;
-    const auto checkpoints = checkpoint::list_checkpoints(folder);
-    context.ranks().world->barrier();
-    if (checkpoints.empty()) return recipe;
-    recipe.checkpoint = {checkpoints.front(), checkpoint::load(checkpoints.front())};
     return recipe;
   }
 
@@ -67,8 +67,7 @@ struct SmallRun {
   }
 };
 
-// Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`. With a `folder` it resumes from the newest
-// checkpoint there, if it has one, and saves there.
+// Trains on the CPU until the end or until `max_steps` steps are done. Collective over `ranks`.
 inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, const engine::Ranks& ranks = {},
                       const std::filesystem::path& folder = {}) {
   SmallRun run{.session = std::make_unique<SmallSession>(std::move(experiment), ranks, folder), .events = {}};

@@ -102,4 +102,8 @@ struct SectionKeys {
   std::vector<Check> checks;
 };
 
+// Checks values that were set in code. Throws UsageError for the first one that is out of range or contradicts another. `path`: of the
+// section.
+void check_values(const SectionKeys& table, const std::string& path);
+
 }  // namespace trainer

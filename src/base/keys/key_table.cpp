@@ -359,20 +359,26 @@ size_t RegistryBase::index_of(const std::string& name) const {
   return static_cast<size_t>(component - components_.data());
 }
 
-void RegistryBase::check_values(const ComponentConfig& config) {
-  const SectionKeys table(*config.options);
+void check_values(const SectionKeys& table, const std::string& path) {
+  const auto path_of = [&](const std::string& key) { return path.empty() ? key : path + '.' + key; };
   for (const auto& key : table.keys) {
+    if (key.section && (!key.has_section || key.has_section())) check_values(SectionKeys(key.section), path_of(key.name));
+    for (size_t i = 0; key.section_at && i < key.num_sections(); ++i) {
+      check_values(SectionKeys([&](KeyTable& keys) { key.section_at(i, keys); }), fmt::format("{}[{}]", path_of(key.name), i));
+    }
     if (!key.read || !key.write) continue;
     const auto value = key.write();
     if (const auto expected = key.read(value)) {
-      throw UsageError(fmt::format("{}.{}: expected {}, not {}", config.name, key.name, *expected, value.text));
+      throw UsageError(fmt::format("{}: expected {}, not {}", path_of(key.name), *expected, value.text));
     }
   }
   for (const auto& check : table.checks) {
     if (check.is_warning) continue;
-    if (const auto problem = check.find(); !problem.empty()) throw UsageError(fmt::format("{}.{}: {}", config.name, check.key, problem));
+    if (const auto problem = check.find(); !problem.empty()) throw UsageError(fmt::format("{}: {}", path_of(check.key), problem));
   }
 }
+
+void RegistryBase::check_values(const ComponentConfig& config) { trainer::check_values(SectionKeys(*config.options), config.name); }
 
 void RegistryBase::throw_wrong_options(const std::string& name) {
   throw std::logic_error(fmt::format("the options given for \"{}\" belong to another component", name));

@@ -125,9 +125,8 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
         "images; to rule this out, evaluate the data of the training run with its dataset.split");
   }
   context.barrier().on_rank0([&] {
-    check_class_names(file.path(), file.class_names(), info.class_names, "evaluate data with the same classes");
-    check_target_names(file.path(), file.target_names(), info.target_names,
-                       "choose the same targets with dataset.columns, in the same order as in training");
+    check_names(file.tree(), file.path(), info, "evaluate data with the same classes",
+                "choose the same targets with dataset.columns, in the same order as in training");
     return std::string();
   });
   try {

@@ -16,7 +16,6 @@
 #include "config/compare.h"
 #include "device/placement.h"
 #include "distributed/agreement.h"
-#include "run/session/resume.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
@@ -82,8 +81,6 @@ struct Recipe {
   std::string resume = "auto";
   bool extend = false;  // training.extend
   std::optional<ExperimentRecord> record = {};
-  // Without a run directory, on rank 0: the checkpoint to resume from.
-  std::optional<Checkpoint> checkpoint = {};
   // Called when the run has a log, with the folder of checkpoints, which is empty except on the rank that saves.
   std::function<void(const std::filesystem::path& checkpoints)> on_log = {};
   // Called after an error in training, before anything is destroyed.

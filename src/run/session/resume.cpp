@@ -16,8 +16,7 @@
 #include "config/yaml.h"
 #include "data/samplers/sampler.h"
 #include "inference/description.h"
-#include "run/session/check.h"
-#include "run/session/network_file.h"
+#include "run/session/split_samples.h"
 #include "train/engine/validations.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
@@ -64,8 +63,6 @@ bool only_trains_longer(const std::vector<config::Difference>& changes) {
   return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
 }
 
-std::string sampler_file(const ComponentConfig& sampler) { return dynamic_cast<const data::SamplerOptions&>(*sampler.options).file(); }
-
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
   const auto files = state::View(checkpoint.tree, checkpoint.file.string()).at("event_files");
   std::map<std::string, uint64_t> sizes;
@@ -97,19 +94,20 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
 
 // Throws UsageError if the training of the checkpoint is complete, because a run that resumes from it would train nothing and report the
 // results of the earlier run. `context`: the beginning of the message.
-void refuse_complete_training(const Checkpoint& checkpoint, const RunRequest& training, const std::string& context) {
+void refuse_complete_training(const Checkpoint& checkpoint, const TrainerOptions& options, const std::string& context) {
   const auto view = state::View(checkpoint.tree, checkpoint.file.string());
   const auto stored = view.find("early_stopping");
   const auto early_stopping = stored ? engine::read_early_stopping(*stored) : engine::EarlyStopping();
-  if (early_stopping.is_over(training.early_stopping)) {
+  if (early_stopping.is_over(options.loop.early_stopping)) {
     throw UsageError(
         fmt::format("{}: its training ended early, after {} without improvement; raise training.early_stopping.patience, or set "
                     "training.early_stopping: null, to train further",
                     context, counted(early_stopping.num_not_better, "consecutive validation")));
   }
-  const char* unit = training.epochs ? "epoch" : "step";
+  const auto& [epochs, steps] = std::tie(options.plan.epochs, options.plan.steps);
+  const char* unit = epochs ? "epoch" : "step";
   const auto num_done = view.at(unit).integer();
-  if (num_done < (training.epochs ? *training.epochs : training.steps.value())) return;
+  if (num_done < (epochs ? *epochs : steps.value())) return;
   throw UsageError(
       fmt::format("{}: its training of {} is complete; raise training.{}s to train further", context, counted(num_done, unit), unit));
 }
@@ -119,17 +117,20 @@ void refuse_complete_training(const Checkpoint& checkpoint, const RunRequest& tr
 bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
   const auto path = contents.path.string();
   const auto& checkpoints = contents.checkpoints;
-  if (contents.changes.empty()) {
+  // Without a configuration, the checkpoint tells whether there is something to train.
+  if (!contents.changes && !checkpoints.empty()) return false;
+  const auto changes = contents.changes.value_or(std::vector<config::Difference>());
+  if (changes.empty()) {
     const bool is_of_its_end = choice == "auto" || (!checkpoints.empty() && checkpoints.front() == file);
     if (is_of_its_end) return true;
     throw UsageError(
         fmt::format("--resume {}: {} holds a finished run; choose another --run-dir to resume from this checkpoint", choice, path));
   }
-  if (!extend && !only_trains_longer(contents.changes)) {
+  if (!extend && !only_trains_longer(changes)) {
     throw UsageError(
         fmt::format("{} holds a finished run with another configuration ({}); undo this change, choose another --run-dir, or set "
                     "training.extend: true to continue it with this configuration",
-                    path, config::to_string(contents.changes)));
+                    path, config::to_string(changes)));
   }
   if (checkpoints.empty()) {
     throw UsageError(fmt::format("{} holds a finished run, but no checkpoint from which to continue; choose another --run-dir", path));
@@ -161,25 +162,21 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
                                is_older ? "newer checkpoints" : "another run", is_older ? ", or remove the newer ones" : ""));
 }
 
-RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger) {
-  const auto& choice = request.resume;
+RunStart choose_run_start(const run::RunDirectory& directory, const Recipe& recipe, Logger& logger) {
+  const auto& choice = recipe.resume;
+  const auto* values = recipe.record ? &recipe.record->values : nullptr;
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
   const bool was_finished = contents.earlier_run == run::RunDirectory::EarlierRun::kFinished;
-  if (was_finished && request.values != nullptr) {
-    contents.changes =
-        config::differences(values_of(read_file(directory.config_file()), directory.config_file().string()), *request.values);
+  if (was_finished && values != nullptr) {
+    contents.changes = config::differences(values_of(read_file(directory.config_file()), directory.config_file().string()), *values);
     // This key only allows the run to continue; it does not change the training.
-    std::erase_if(contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
+    std::erase_if(*contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
   }
-  const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
-  if (is_file) chosen = read_chosen(choice, logger);
-  // Without a configuration, the checkpoint alone tells whether there is something to train.
-  const bool continues = was_finished && request.values == nullptr && choice == "auto" && !contents.checkpoints.empty();
-  const auto chosen_file = chosen ? fs::canonical(chosen->file) : fs::path();
-  RunStart start{.decision = continues ? ResumeDecision::kResumeNewest : decide_resume(contents, choice, chosen_file, request.extend)};
+  if (choice != "auto" && choice != "none") chosen = read_chosen(choice, logger);
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), recipe.extend)};
   switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
@@ -193,11 +190,11 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
       start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, "choose another --run-dir, or remove the folder", logger);
-      if (request.values != nullptr) check_configuration(*start.checkpoint, *request.values, logger);
+      if (values != nullptr) check_configuration(*start.checkpoint, *values, logger);
       if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone)
-        refuse_complete_training(*start.checkpoint, request, "--resume " + start.checkpoint->file.string());
+        refuse_complete_training(*start.checkpoint, recipe.options, "--resume " + start.checkpoint->file.string());
       if (was_finished) {
-        refuse_complete_training(*start.checkpoint, request, directory.path().string() + " holds a finished run");
+        refuse_complete_training(*start.checkpoint, recipe.options, directory.path().string() + " holds a finished run");
         logger.info("the finished run in {} continues from step {}", directory.path().string(),
                     state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
       }
@@ -251,56 +248,37 @@ void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distr
   }
 }
 
-void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names) {
-  const auto source = checkpoint.file.string();
-  check_class_names(source, inference::read_class_names(checkpoint.tree, source), class_names, kOtherData);
-}
-
-void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names) {
-  const auto source = checkpoint.file.string();
-  check_target_names(source, inference::read_target_names(checkpoint.tree, source), target_names, kOtherData);
-}
-
-void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
-                        const std::string& remedy) {
-  if (trained.empty() || target_names.empty() || trained == target_names) return;
+void check_names(const state::Tree& tree, const std::string& file, const data::DatasetInfo& info, const char* class_remedy,
+                 const char* target_remedy) {
+  const auto classes = inference::read_class_names(tree, file);
+  if (!classes.empty() && classes != info.class_names) {
+    const auto [was, is] = std::ranges::mismatch(classes, info.class_names);
+    const auto describe = [](const auto& name, const auto& names) {
+      return name == names.end() ? "missing" : fmt::format("\"{}\"", *name);
+    };
+    throw UsageError(fmt::format("{}: this network was trained on other classes: class {} was {} and is {} in the data now; {}", file,
+                                 was - classes.begin(), describe(was, classes), describe(is, info.class_names), class_remedy));
+  }
+  const auto targets = inference::read_target_names(tree, file);
+  if (targets.empty() || info.target_names.empty() || targets == info.target_names) return;
   throw UsageError(fmt::format("{}: this network was trained on the targets {}, but the targets of the data are {} now; {}", file,
-                               join(trained, ", "), join(target_names, ", "), remedy));
+                               join(targets, ", "), join(info.target_names, ", "), target_remedy));
 }
 
-void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
-                       const std::string& remedy) {
-  if (trained.empty()) return;
-  const auto [was, is] = std::ranges::mismatch(trained, class_names);
-  if (was == trained.end() && is == class_names.end()) return;
-  const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
-  throw UsageError(fmt::format("{}: this network was trained on other classes: class {} was {} and is {} in the data now; {}", file,
-                               was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
+std::vector<DataDigest> data_digests(const ComponentConfig& sampler, const std::string& split_table) {
+  const auto file = dynamic_cast<const data::SamplerOptions&>(*sampler.options).file();
+  return {{"sampler_digest", file.empty() ? "" : c10::sha1(read_file(file)).str(), file + " has changed, so other samples would be drawn"},
+          {"split_digest", split_table.empty() ? "" : digest_of(split_table),
+           "the training files or their division by dataset.split have changed (compare split.csv of its run)"}};
 }
 
-void check_split_digest(const Checkpoint& checkpoint, const std::string& digest) {
+void check_data(const Checkpoint& checkpoint, const data::DatasetInfo& info, const std::vector<DataDigest>& digests) {
   const auto source = checkpoint.file.string();
-  const auto stored = state::View(checkpoint.tree, source).find("split_digest");
-  if (!stored || stored->text() == digest) return;
-  throw UsageError(fmt::format(
-      "{}: since this checkpoint, the training files or their division by dataset.split have changed (compare split.csv of its run); {}",
-      source, kOtherData));
-}
-
-std::string sampler_digest(const ComponentConfig& sampler) {
-  const auto file = sampler_file(sampler);
-  return file.empty() ? "" : c10::sha1(read_file(file)).str();
-}
-
-void check_sampler_digest(const Checkpoint& checkpoint, const ComponentConfig& sampler, const std::string& place,
-                          const std::string& digest) {
-  const auto source = checkpoint.file.string();
-  const auto stored = state::View(checkpoint.tree, source).find("sampler_digest");
-  if (!stored || stored->text() == digest) return;
-  throw UsageError(
-      fmt::format("{}: {} has changed since this checkpoint, so other samples would be drawn ({}); restore that file, or start a new run "
-                  "in another --run-dir",
-                  source, sampler_file(sampler), place));
+  check_names(checkpoint.tree, source, info, kOtherData, kOtherData);
+  for (const auto& [name, digest, change] : digests) {
+    const auto stored = state::View(checkpoint.tree, source).find(name);
+    if (stored && stored->text() != digest) throw UsageError(fmt::format("{}: since this checkpoint, {}; {}", source, change, kOtherData));
+  }
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

@@ -10,9 +10,9 @@
 #include "config/compare.h"
 #include "distributed/rendezvous.h"
 #include "run/run_directory.h"
+#include "run/session/recipe.h"
 #include "trainer/component.h"
 #include "trainer/distributed.h"
-#include "trainer/options.h"
 #include "trainer/state.h"
 
 namespace trainer::session {
@@ -27,7 +27,8 @@ struct RunDirectoryContents {
   std::filesystem::path path;
   run::RunDirectory::EarlierRun earlier_run = run::RunDirectory::EarlierRun::kNone;
   std::vector<std::filesystem::path> checkpoints = {};  // canonical, newest first
-  std::vector<config::Difference> changes = {};         // of the configuration since a finished run
+  // Of the configuration since a finished run; not set for a run without a file, which may train further.
+  std::optional<std::vector<config::Difference>> changes = {};
 };
 
 enum class ResumeDecision {
@@ -50,18 +51,10 @@ struct RunStart {
   std::optional<Checkpoint> checkpoint = {};  // to resume from
 };
 
-struct RunRequest {
-  std::string resume;                         // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
-  const std::vector<config::Value>* values;   // of the resolved configuration; null: the run has none
-  std::optional<int64_t> epochs, steps = {};  // of the training
-  std::optional<engine::EarlyStoppingOptions> early_stopping = {};
-  bool extend = false;  // training.extend
-};
-
 // To be called on the rank that holds the lock of the run directory, which is not changed. Decides, reads the checkpoint, checks that it
 // belongs to a run with this configuration and logs allowed differences. Throws UsageError like decide_resume(), if the checkpoint belongs
 // to another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
-RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
+RunStart choose_run_start(const run::RunDirectory& directory, const Recipe& recipe, Logger& logger);
 // The folder of the checkpoint, even if the file has been removed meanwhile. Throws std::filesystem::filesystem_error.
 std::filesystem::path folder_of(const Checkpoint& checkpoint);
 // For a checkpoint outside the run directory: the file with the parameters of the best validation until the checkpoint, which is the
@@ -76,24 +69,21 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
 // results on a CPU depend on it. `ranks`: of this run, by rank.
 void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger);
 
-// Throw UsageError if the names of the classes or of the targets on which the network in `file` was trained differ from those of the data;
-// files without names are accepted. `remedy`: what to do.
-void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
-                       const std::string& remedy);
-void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
-                        const std::string& remedy);
-// The same for the network of a checkpoint.
-void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
-void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names);
+// Throws UsageError if the names of the classes or of the targets on which the network in `file` was trained differ from those of the data;
+// a file without names is accepted. The remedies: what to do.
+void check_names(const state::Tree& tree, const std::string& file, const data::DatasetInfo& info, const char* class_remedy,
+                 const char* target_remedy);
 
-// A digest of the file that the sampler uses, such as weights; empty: the sampler uses no file. Throws Error if it cannot be read.
-std::string sampler_digest(const ComponentConfig& sampler);
-// Throws UsageError if dataset.split divided other samples, or divided them differently, in the run of the checkpoint. `digest`: of the
-// current split_table().
-void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
-// Throws UsageError if the sampler's file has changed since the checkpoint; checkpoints without a digest are accepted. `place`: of the key.
-void check_sampler_digest(const Checkpoint& checkpoint, const ComponentConfig& sampler, const std::string& place,
-                          const std::string& digest);
+// A digest of something besides the configuration on which the order of the samples depends.
+struct DataDigest {
+  const char* name;    // in checkpoints
+  std::string digest;  // empty: nothing
+  std::string change;  // for messages: "x.csv has changed"
+};
+// Of the file that the sampler uses, such as weights, and of split_table(). Throws Error if the file cannot be read.
+std::vector<DataDigest> data_digests(const ComponentConfig& sampler, const std::string& split_table);
+// Throws UsageError if the run of the checkpoint had other names or digests.
+void check_data(const Checkpoint& checkpoint, const data::DatasetInfo& info, const std::vector<DataDigest>& digests);
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and passes `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);

@@ -18,6 +18,7 @@
 #include "run/session/version.h"
 #include "train/engine/histograms.h"
 #include "train/task/task.h"
+#include "trainer/checkpoint.h"
 #include "trainer/error.h"
 
 namespace trainer::session {
@@ -56,7 +57,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
 
 }  // namespace
 
-Session::Session(Rank& rank, Recipe& recipe) : rank_(rank), recipe_(recipe), start_{.checkpoint = std::move(recipe_.checkpoint)} {
+Session::Session(Rank& rank, Recipe& recipe) : rank_(rank), recipe_(recipe) {
   try {
     build();
   } catch (const Error& error) {
@@ -84,11 +85,12 @@ void Session::build() {
   const auto info = images.train.samples.info();
   std::string split;
   if (directory_ && recipe_.record && recipe_.record->split_table) split = recipe_.record->split_table(images.train.samples.files());
-  if (!split.empty()) split_digest_ = digest_of(split);
   if (directory_ && images.validation) validation_samples_ = summary_of(images.validation->samples.dataset());
   barrier.on_rank0([&] {
-    sampler_digest_ = sampler_digest(recipe_.sampler);
-    if (start_.checkpoint) check_checkpoint(network, info);
+    digests_ = data_digests(recipe_.sampler, split);
+    if (!start_.checkpoint) return std::string();
+    check_data(*start_.checkpoint, info, digests_);
+    if (network.placement.device.is_cpu()) warn_of_other_threads(*start_.checkpoint, rank_.ranks.infos, *rank_.logger);
     return std::string();
   });
   auto data = take_features(network, std::move(images));
@@ -104,24 +106,15 @@ void Session::build() {
 
 std::string Session::open_run_directory() {
   const auto& path = recipe_.options.run_directory;
-  if (!path.empty()) {
-    const FileAccess access("opening the run directory", path);
-    auto& logger = *rank_.logger;
-    directory_ = std::make_unique<run::RunDirectory>(path, FileLock::Options{.logger = &logger});
-    if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
-      logger.warn("the run directory {} was locked by {}; this process takes over the lock", directory_->path().string(), holder);
-    }
-    const auto& [plan, loop] = std::tie(recipe_.options.plan, recipe_.options.loop);
-    start_ = choose_run_start(*directory_,
-                              {.resume = recipe_.resume,
-                               .values = recipe_.record ? &recipe_.record->values : nullptr,
-                               .epochs = plan.epochs,
-                               .steps = plan.steps,
-                               .early_stopping = loop.early_stopping,
-                               .extend = recipe_.extend},
-                              logger);
-    if (start_.decision == ResumeDecision::kFinished) return kFinished;
+  if (path.empty()) return "";
+  const FileAccess access("opening the run directory", path);
+  auto& logger = *rank_.logger;
+  directory_ = std::make_unique<run::RunDirectory>(path, FileLock::Options{.logger = &logger});
+  if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
+    logger.warn("the run directory {} was locked by {}; this process takes over the lock", directory_->path().string(), holder);
   }
+  start_ = choose_run_start(*directory_, recipe_, logger);
+  if (start_.decision == ResumeDecision::kFinished) return kFinished;
   return start_.checkpoint ? start_.checkpoint->file.string() : "";
 }
 
@@ -213,15 +206,6 @@ void Session::report_frozen(const engine::Network& network) const {
                      after ? fmt::format(" for {} (training.unfreeze_after)", counted(*after, "epoch")) : "");
 }
 
-void Session::check_checkpoint(const engine::Network& network, const data::DatasetInfo& info) const {
-  const auto& checkpoint = *start_.checkpoint;
-  check_class_names(checkpoint, info.class_names);
-  check_target_names(checkpoint, info.target_names);
-  check_split_digest(checkpoint, split_digest_);
-  check_sampler_digest(checkpoint, recipe_.sampler, recipe_.place("dataloader.sampler.weights"), sampler_digest_);
-  if (network.placement.device.is_cpu()) warn_of_other_threads(checkpoint, rank_.ranks.infos, *rank_.logger);
-}
-
 // Only rank 0 loads weights; DataParallel sends them to all ranks.
 void Session::init_weights(engine::Network& network, const engine::Samples& train) const {
   const auto& options = recipe_.options;
@@ -269,7 +253,7 @@ void Session::open_saver() {
                        folder.string(), store.link_error().message());
   }
   check_sizes(store, folder);
-  if (directory_ && start_.checkpoint) bring_best(store);
+  if (start_.checkpoint) bring_best(store);
   saver_.emplace(std::move(store), rank_.placement.pin_memory);
 }
 
@@ -317,8 +301,9 @@ engine::RunCallbacks Session::run_callbacks() {
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     if (recipe_.record) tree.add("config", recipe_.record->text);
-    if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
-    if (!split_digest_.empty()) tree.add("split_digest", split_digest_);
+    for (const auto& [name, digest, change] : digests_) {
+      if (!digest.empty()) tree.add(name, digest);
+    }
     std::vector<int64_t> threads;
     for (const auto& rank : rank_.ranks.infos) threads.push_back(rank.num_threads);
     tree.add("num_threads", state::List(threads.begin(), threads.end()));
@@ -354,9 +339,11 @@ void Session::add_sinks(reporting::Reporter& reporter, reporting::EventCommand* 
   for (auto& sink : recipe_.parts.sinks) reporter.add(std::move(sink));
 }
 
-void Session::resume(const std::filesystem::path& file, std::optional<Checkpoint> checkpoint) {
+void Session::resume(const std::filesystem::path& file) {
+  rank_.barrier.on_all_ranks([&] {
+    if (rank_.number() == 0) start_.checkpoint = {file, checkpoint::load(file)};
+  });
   resume_from_ = file;
-  start_.checkpoint = std::move(checkpoint);
 }
 
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {

@@ -41,8 +41,8 @@ class Session {
   // `lines`: also receives the lines of metrics.jsonl; may be null. Both must outlive `reporter`.
   void add_sinks(reporting::Reporter& reporter, reporting::EventCommand* lines = nullptr);
 
-  // To be called on all ranks before train(), which then continues from this checkpoint. Only rank 0 reads `file` and passes `checkpoint`.
-  void resume(const std::filesystem::path& file, std::optional<Checkpoint> checkpoint);
+  // Collective, before train(), which then continues from this checkpoint; only rank 0 reads it. A run with a directory resumes by itself.
+  void resume(const std::filesystem::path& file);
   // Collective: trains to the end and returns true, or until a stop request and returns false. `reporter` receives this rank's events;
   // `hooks` are called at each step, after those of TrainerParts. To be called once. Throws the errors of engine::TrainingLoop.
   bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
@@ -58,8 +58,6 @@ class Session {
   engine::Data open_data(engine::Network& network);
   void warn(engine::Network& network, const engine::Data& images) const;
   void report_frozen(const engine::Network& network) const;
-  // On rank 0.
-  void check_checkpoint(const engine::Network& network, const data::DatasetInfo& info) const;
   void init_weights(engine::Network& network, const engine::Samples& train) const;
   // Collective: returns `images`, or their features.
   engine::Data take_features(engine::Network& network, engine::Data images);
@@ -73,9 +71,8 @@ class Session {
   std::unique_ptr<run::RunDirectory> directory_;
   RunStart start_;                     // on rank 0
   bool has_begun_ = false;             // whether this run has changed the run directory
-  std::string sampler_digest_;         // on rank 0
   std::string validation_samples_;     // on rank 0, their summary for environment.json; empty if the run does not validate
-  std::string split_digest_;           // on rank 0, of dataset.split
+  std::vector<DataDigest> digests_;    // on rank 0
   std::filesystem::path resume_from_;  // empty: start at the first step
   std::unique_ptr<engine::Parts> parts_;
   std::optional<checkpoint::Saver> saver_;

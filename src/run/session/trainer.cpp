@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
+#include "base/keys/key.h"
 #include "base/log.h"
+#include "config/experiment.h"
 #include "config/reader.h"
 #include "data/samplers/sampler.h"
 #include "device/cuda_module.h"
@@ -17,11 +19,10 @@
 #include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
 #include "run/session/recipe.h"
+#include "run/session/registries.h"
 #include "run/session/session.h"
 #include "train/engine/parts.h"
 #include "train/engine/validations.h"
-#include "trainer/amp.h"
-#include "trainer/checkpoint.h"
 #include "trainer/error.h"
 
 namespace trainer {
@@ -47,58 +48,35 @@ device::Placement choose_placement(distributed::Context& context, device::Placem
   return placement;
 }
 
+// The tables of the experiment file know the ranges.
 void check_options(const TrainerOptions& options) {
-  const auto require_positive = [](const char* member, const std::optional<int64_t>& value) {
-    if (value && *value < 1) throw OptionError(member, fmt::format("is {}; it must be at least 1", *value));
-  };
-  const auto& plan = options.plan;
-  const auto& loop = options.loop;
-  require_positive("batch_size", plan.batch_size);
-  require_positive("global_batch_size", plan.global_batch_size);
-  require_positive("accumulation_steps", plan.accumulation_steps);
-  require_positive("epochs", plan.epochs);
-  require_positive("steps", plan.steps);
-  require_positive("validation.batch_size", loop.validation.batch_size);
-  require_positive("validation.every_epochs", loop.validation.every_epochs);
-  require_positive("validation.every_steps", loop.validation.every_steps);
-  require_positive("checkpoint_every_epochs", loop.checkpoint_every_epochs);
-  require_positive("checkpoint_every_steps", loop.checkpoint_every_steps);
-  require_positive("log_every_steps", loop.log_every_steps);
-  require_positive("keep_last", options.keep_last);
-  // Written so that NaN is refused.
-  const auto require = [](bool is_met, const std::string& member, auto value, const char* range) {
-    if (!is_met) throw OptionError(member, fmt::format("is {}; it must be {}", value, range));
-  };
-  const auto require_integer = [&](const char* member, int64_t value, int64_t min, int64_t max) {
-    require(value >= min && value <= max, member, value, fmt::format("from {} to {}", min, max).c_str());
-  };
-  const auto is_not_negative = [](double value) { return value >= 0 && std::isfinite(value); };
-  require_integer("num_workers", options.loading.num_workers, 0, 256);
-  require_integer("prefetch", options.loading.prefetch, 1, 1024);
-  require_integer("num_threads", options.placement.num_threads.value_or(1), 1, 1024);
-  const double max_grad_norm = loop.max_grad_norm.value_or(1);
-  require(max_grad_norm > 0, "max_grad_norm", max_grad_norm, "greater than 0");
-  require(loop.straggler_ratio > 1, "straggler_ratio", loop.straggler_ratio, "greater than 1");
-  if (const auto& early = loop.early_stopping) {
-    require_positive("early_stopping.patience", early->patience);
-    require(is_not_negative(early->min_delta), "early_stopping.min_delta", early->min_delta, "at least 0");
-  }
-  const auto& warmup = options.warmup;
-  require(warmup.steps >= 0, "warmup.steps", warmup.steps, "at least 0");
-  require(is_not_negative(warmup.epochs), "warmup.epochs", warmup.epochs, "at least 0");
-  require(warmup.start_factor >= 0 && warmup.start_factor <= 1, "warmup.start_factor", warmup.start_factor, "from 0 to 1");
-  if (const auto& ema = options.ema) require(ema->decay >= 0 && ema->decay < 1, "ema.decay", ema->decay, "at least 0 and less than 1");
-  for (size_t i = 0; i < options.parameters.groups.size(); ++i) {
-    const auto& group = options.parameters.groups[i];
-    require(is_not_negative(group.lr_factor), fmt::format("groups[{}].lr_factor", i), group.lr_factor, "at least 0");
-    const double weight_decay = group.weight_decay.value_or(0);
-    require(is_not_negative(weight_decay), fmt::format("groups[{}].weight_decay", i), weight_decay, "at least 0");
-  }
-  // Throws for options that are out of range, also if they have no effect.
-  amp::GradScaler(options.grad_scaler, torch::kCPU);
-  if (plan.epochs.has_value() == plan.steps.has_value()) throw OptionError("epochs", "set either epochs or steps");
-  if (plan.batch_size && plan.global_batch_size) throw OptionError("batch_size", "set either batch_size or global_batch_size");
-  if (options.warmup.steps > 0 && options.warmup.epochs > 0) throw OptionError("warmup", "set either steps or epochs");
+  const auto& [plan, loop, parameters] = std::tie(options.plan, options.loop, options.parameters);
+  config::Experiment experiment;
+  experiment.dataloader.batch_size = plan.batch_size;
+  experiment.dataloader.global_batch_size = plan.global_batch_size;
+  experiment.dataloader.num_workers.value = options.loading.num_workers;
+  experiment.dataloader.prefetch = options.loading.prefetch;
+  experiment.optimizer.layer_decay = parameters.layer_decay;
+  experiment.optimizer.groups = parameters.groups;
+  experiment.lr_scheduler.warmup = options.warmup;
+  experiment.training = {.epochs = plan.epochs,
+                         .steps = plan.steps,
+                         .accumulation_steps = plan.accumulation_steps,
+                         .max_grad_norm = loop.max_grad_norm,
+                         .max_minutes = {},
+                         .ema = options.ema,
+                         .unfreeze_after = parameters.unfreeze_after,
+                         .early_stopping = loop.early_stopping,
+                         .overfit_batches = {}};
+  experiment.runtime.threads.value = options.placement.num_threads;
+  experiment.amp.scaler = options.grad_scaler;
+  experiment.distributed.straggler_ratio = loop.straggler_ratio;
+  experiment.distributed.data_parallel = options.data_parallel;
+  experiment.validation = loop.validation;
+  experiment.checkpoint = {loop.checkpoint_every_epochs, loop.checkpoint_every_steps, options.keep_last};
+  experiment.logging.every_steps = loop.log_every_steps;
+  const auto registries = session::all_registries();
+  check_values(SectionKeys([&](KeyTable& keys) { experiment.describe(keys, registries); }), "");
 }
 
 void check_parts(const TrainerParts& parts) {
@@ -139,7 +117,7 @@ session::Recipe recipe_of(TrainerParts parts, const TrainerOptions& options) {
 
 session::Rank rank_of(distributed::Context& context, const TrainerOptions& options) {
   session::Rank rank{
-      .logger = context.logger(),
+      .logger = context.logger()->clone(context.logger()->name()),  // to which the log of a run directory is added
       .placement = choose_placement(context, options.placement),
       .ranks = engine::make_ranks(distributed::ContextAccess::groups_of(context), {.synchronises_statistics = options.sync_batch_norm}),
       .barrier = distributed::StartupBarrier(context.world()),
@@ -219,11 +197,7 @@ models::Model& Trainer::model() { return *state_->session.parts().network.model;
 
 void Trainer::resume(const std::filesystem::path& checkpoint) {
   state_->require_before_run();
-  std::optional<session::Checkpoint> mine;
-  state_->rank.barrier.on_all_ranks([&] {
-    if (state_->rank.number() == 0) mine = {checkpoint, checkpoint::load(checkpoint)};
-  });
-  state_->session.resume(checkpoint, std::move(mine));
+  state_->session.resume(checkpoint);
 }
 
 reporting::EndEvent Trainer::run(const std::function<bool()>& should_stop) {

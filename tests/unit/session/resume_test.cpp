@@ -151,16 +151,22 @@ TEST(DecideResume, WithExtendAFinishedRunIsContinuedAfterAnyChange) {
   const std::vector<config::Difference> changes = {{"optimizer.lr", "0.1", "0.2"}, {"training.extend", "false", "true"}, kMoreEpochs};
   const RunDirectoryContents contents{"/runs/a", EarlierRun::kFinished, kTwo, changes};
   EXPECT_EQ(decide_resume(contents, "auto", {}, /*extend=*/true), ResumeDecision::kResumeNewest);
-  EXPECT_EQ(decide_resume({"/runs/a", EarlierRun::kFinished, kTwo, {}}, "auto", {}, /*extend=*/true), ResumeDecision::kFinished);
+  EXPECT_EQ(decide_resume({"/runs/a", EarlierRun::kFinished, kTwo, std::vector<config::Difference>()}, "auto", {}, /*extend=*/true),
+            ResumeDecision::kFinished);
   EXPECT_THROW(decide_resume({"/runs/a", EarlierRun::kFinished, {}, changes}, "auto", {}, /*extend=*/true), UsageError);
 }
 
-TEST(CheckClassNames, RefusesOtherClasses) {
+TEST(DecideResume, WithoutAConfigurationTheCheckpointTellsWhetherTheRunContinues) {
+  EXPECT_EQ(decide_resume({"/runs/a", EarlierRun::kFinished, kTwo}, "auto"), ResumeDecision::kResumeNewest);
+  EXPECT_EQ(decide_resume({"/runs/a", EarlierRun::kFinished}, "auto"), ResumeDecision::kFinished);
+}
+
+TEST(CheckData, RefusesOtherClasses) {
   const auto error_of = [](const std::vector<std::string>& then, const std::vector<std::string>& now) -> std::string {
     state::Dict tree;
     if (!then.empty()) tree.add("class_names", state::List(then.begin(), then.end()));
     try {
-      check_class_names({"a.pt", std::move(tree)}, now);
+      check_data({"a.pt", std::move(tree)}, {.class_names = now}, {});
     } catch (const UsageError& error) {
       return error.what();
     }

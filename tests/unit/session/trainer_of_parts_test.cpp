@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -209,6 +210,18 @@ TEST(TrainerOfParts, EvaluatesOnlyWhatThereIs) {
               ThrowsMessage<UsageError>(HasSubstr("there are no averaged parameters to evaluate; set TrainerOptions::ema")));
 }
 
+TEST(TrainerOfParts, ItsLogIsNotThatOfTheContext) {
+  testing::Recorder events;
+  const testing::TemporaryFolder folder;
+  auto logged = options();
+  logged.run_directory = folder.path();
+  Trainer(context(), parts_of(events), logged);
+  context().logger()->warn("after the Trainer");
+  const auto log = read_file(folder.path() / "train.log");
+  EXPECT_THAT(log, HasSubstr("info: cpu"));
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("after the Trainer")));
+}
+
 class Steps : public engine::TrainingHook {
  public:
   explicit Steps(std::vector<int64_t>& steps) : steps_(steps) {}
@@ -276,36 +289,23 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   refused("a Trainer needs TrainerParts::task", [](auto& parts, auto&) { parts.task = nullptr; });
   refused("a Trainer needs TrainerParts::optimizer", [](auto& parts, auto&) { parts.optimizer = {}; });
   refused("a Trainer needs TrainerParts::train with at least one sample", [](auto& parts, auto&) { parts.train = nullptr; });
-  refused("epochs: set either epochs or steps", [](auto&, auto& chosen) { chosen.plan.epochs = 5; });
-  refused("batch_size: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.plan.batch_size = 0; });
-  refused("log_every_steps: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.loop.log_every_steps = 0; });
-  refused("batch_size: set either batch_size or global_batch_size", [](auto&, auto& chosen) { chosen.plan.global_batch_size = 32; });
-  refused("warmup: set either steps or epochs", [](auto&, auto& chosen) { chosen.warmup.epochs = 1; });
   const auto range = [&](const std::string& message, const std::function<void(TrainerOptions&)>& change) {
     refused(message, [&](auto&, auto& chosen) { change(chosen); });
   };
-  range("num_workers: is -1; it must be from 0 to 256", [](auto& chosen) { chosen.loading.num_workers = -1; });
-  range("prefetch: is 0; it must be from 1 to 1024", [](auto& chosen) { chosen.loading.prefetch = 0; });
-  range("num_threads: is 0; it must be from 1 to 1024", [](auto& chosen) { chosen.placement.num_threads = 0; });
-  range("max_grad_norm: is 0; it must be greater than 0", [](auto& chosen) { chosen.loop.max_grad_norm = 0; });
-  range("max_grad_norm: is nan; it must be greater than 0", [](auto& chosen) { chosen.loop.max_grad_norm = NAN; });
-  range("straggler_ratio: is 1; it must be greater than 1", [](auto& chosen) { chosen.loop.straggler_ratio = 1; });
-  range("early_stopping.patience: is 0; it must be at least 1",
+  range("training.steps: given together with training.epochs", [](auto& chosen) { chosen.plan.epochs = 5; });
+  range("dataloader.batch_size: expected an integer >= 1 or null, not 0", [](auto& chosen) { chosen.plan.batch_size = 0; });
+  range("dataloader.global_batch_size: given together with dataloader.batch_size",
+        [](auto& chosen) { chosen.plan.global_batch_size = 32; });
+  range("dataloader.num_workers: expected an integer from 0 to 256", [](auto& chosen) { chosen.loading.num_workers = -1; });
+  range("training.max_grad_norm: expected a number > 0 or null, not nan", [](auto& chosen) { chosen.loop.max_grad_norm = NAN; });
+  range("training.early_stopping.patience: expected an integer >= 1, not 0",
         [](auto& chosen) { chosen.loop.early_stopping = engine::EarlyStoppingOptions{.patience = 0}; });
-  range("early_stopping.min_delta: is -1; it must be at least 0",
-        [](auto& chosen) { chosen.loop.early_stopping = engine::EarlyStoppingOptions{.min_delta = -1}; });
-  range("warmup.steps: is -3; it must be at least 0", [](auto& chosen) { chosen.warmup.steps = -3; });
-  range("warmup.epochs: is inf; it must be at least 0", [](auto& chosen) { chosen.warmup = {.epochs = INFINITY}; });
-  range("warmup.start_factor: is 2; it must be from 0 to 1", [](auto& chosen) { chosen.warmup.start_factor = 2; });
-  range("ema.decay: is 1; it must be at least 0 and less than 1", [](auto& chosen) { chosen.ema->decay = 1; });
-  range("groups[0].lr_factor: is -1; it must be at least 0",
+  range("lr_scheduler.warmup_epochs: expected a number >= 0", [](auto& chosen) { chosen.warmup = {.epochs = INFINITY}; });
+  range("training.ema.decay: expected a number", [](auto& chosen) { chosen.ema->decay = 1; });
+  range("optimizer.groups[0].lr_factor: expected a number >= 0, not -1",
         [](auto& chosen) { chosen.parameters.groups = {{.parameters = {"fc"}, .lr_factor = -1}}; });
-  range("groups[0].weight_decay: is -1; it must be at least 0",
-        [](auto& chosen) { chosen.parameters.groups = {{.parameters = {"fc"}, .weight_decay = -1}}; });
   range("optimizer.groups[0].parameters[0]: the network has neither a layer nor a parameter \"head\"",
         [](auto& chosen) { chosen.parameters.groups = {{.parameters = {"head"}}}; });
-  range("growth_factor: is 1; it must be greater than 1", [](auto& chosen) { chosen.grad_scaler.growth_factor = 1; });
-  range("bucket_cap_mb: is 0; it must be greater than 0", [](auto& chosen) { chosen.data_parallel.bucket_cap_mb = 0; });
   refused("warmup: has no effect on TrainerParts::lr_factor",
           [](auto& parts, auto&) { parts.lr_factor = [](int64_t, int64_t) { return 1.0; }; });
   refused("the function that makes an optimizer of LibTorch returned null", [](auto& parts, auto&) {
