@@ -38,8 +38,9 @@ ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
 KNOWS_BOTH_REGISTRIES = re.compile(r"src/run/session/(build|check|registries)\w*\.(h|cpp)")
 
-# Headers of the library that do not belong to the module with the same name. torch.h, which only includes LibTorch, belongs to none.
-LIBRARY_HEADERS = {"component.h": "base", "components.h": "base", "error.h": "base", "keys.h": "base", "options.h": "base", "random.h": "base", "dataset.h": "data",
+# Headers of the library that do not belong to the module with the same name. torch.h, which only includes LibTorch, and components.h, which
+# has options of several modules, belong to none.
+LIBRARY_HEADERS = {"component.h": "base", "components.h": None, "error.h": "base", "keys.h": "base", "options.h": "base", "random.h": "base", "dataset.h": "data",
                    "transform.h": "data", "events.h": "reporting", "model.h": "models", "state.h": "checkpoint", "amp.h": "train", "optim.h": "train",
                    "task.h": "train", "hook.h": "train", "onnx.h": "export", "predict.h": "inference", "registry.h": "run", "trainer.h": "run", "torch.h": None,
                    "version.h": "base"}
