@@ -21,6 +21,7 @@ class Options {
  public:
   virtual ~Options() = default;
   virtual void add_keys(KeyTable& keys) = 0;
+  virtual std::shared_ptr<Options> clone() const = 0;
 };
 
 // O: a plain struct with default values, whose describe() binds each member to a key (keys.h).
@@ -28,6 +29,7 @@ template <class O>
 class OptionsOf : public Options, public O {
  public:
   void add_keys(KeyTable& keys) override { describe(keys, static_cast<O&>(*this)); }
+  std::shared_ptr<Options> clone() const override { return std::make_shared<OptionsOf>(*this); }
 };
 
 // The component chosen by a file, with its options as set in the file. The options have the type with which the component was registered.

@@ -45,10 +45,11 @@ std::vector<Value> values_of(const Experiment& experiment, const Registries& reg
 }
 
 std::string values_with_origins(const Experiment& experiment, const Registries& registries) {
-  // A value that has changed since registries.check completed the experiment is from the data set or the loss.
-  auto without_check = registries;
-  without_check.check = {};
-  const auto given = values_of(load_tree(experiment.tree, without_check), without_check);
+  // A value that registries.complete has changed is from the data set or the loss.
+  auto incomplete = registries;
+  incomplete.complete = {};
+  incomplete.check = {};
+  const auto given = values_of(load_tree(experiment.tree, incomplete), incomplete);
   std::string lines;
   for (const auto& [key, text, facts] : values_of(experiment, registries)) {
     const auto* before = find_key(given, key);

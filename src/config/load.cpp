@@ -55,6 +55,7 @@ Experiment load_with(Node root, const std::string& source, const std::vector<std
   experiment.tree = std::move(root);
   Findings findings(experiment.tree, problems);
   experiment.check(findings);
+  if (registries.complete) experiment = registries.complete(experiment, findings);
   if (registries.check) registries.check(experiment, findings);
   problems.throw_if_any();
   experiment.warnings = problems.lines(Problems::Kind::kWarning);

@@ -18,7 +18,7 @@ struct ExperimentSource {
 
 // Reads `file` with its base files (config/base_files.h), applies `overrides` ("optimizer.lr=0.05", "dataset.train_transforms=[]",
 // "optimizer={name: adamw}") in their order, fills an Experiment and checks it across sections. Throws one UsageError that lists every
-// problem found, each as "file:line:column: key.path: …". Uses no device, and reads no more of the data set than Registries::check does.
+// problem found, each as "file:line:column: key.path: …". Uses no device, and reads no more of the data set than Registries::complete does.
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries);
 
 // The same for a text, which cannot have a base and whose plug-ins are not loaded; positions in messages begin with `source`.

@@ -33,10 +33,11 @@ struct Registries {
   const RegistryBase& sinks;
   // Called when a file is read, after its plug-ins were loaded, because plug-ins may add metrics.
   std::function<MonitorChoices()> monitor;
-  // Sets the values that the file omits and that depend on other components, and checks components against each other, such as the network
-  // against the data set, and against other sections. Called after the whole file was read. Reads no more of a data set than
-  // DatasetRegistry::make() does.
-  std::function<void(Experiment& experiment, Findings& findings)> check = {};
+  // Called after the whole file was read; neither reads more of a data set than DatasetRegistry::make() does.
+  // Returns the experiment with the values that the file omits and that depend on other components.
+  std::function<Experiment(const Experiment& experiment, const Findings& findings)> complete = {};
+  // Checks the components of the completed experiment against each other, such as the network against the data set, and other sections.
+  std::function<void(const Experiment& experiment, Findings& findings)> check = {};
   // Loads a shared library that adds components to the registries; throws UsageError. load() calls it for `plugins`.
   std::function<void(const std::string& file)> load_plugin = {};
 };

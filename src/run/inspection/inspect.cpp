@@ -69,8 +69,12 @@ class Inspector {
   Inspector(Inspection& result, int world_size, int64_t num_lr_points)
       : result_(result), world_size_(world_size), num_lr_points_(num_lr_points), logger_(make_quiet_logger()) {}
 
-  void check(config::Experiment& experiment, config::Findings& findings) {
+  config::Experiment complete(config::Experiment experiment, const config::Findings& findings) {
     if (findings.are_consistent({"dataset", "model"})) assume_classes(experiment);
+    return session::complete(experiment, findings);
+  }
+
+  void check(const config::Experiment& experiment, config::Findings& findings) {
     session::check_components(experiment, findings);
     const bool has_model = findings.are_consistent({"model"});
     if (findings.are_consistent({"dataset", "dataloader", "training"}) && findings.are_readable({"model", "seed"})) {
@@ -104,7 +108,9 @@ class Inspector {
   // Assumes a number of classes if that of the data set is unknown.
   void assume_classes(config::Experiment& experiment) {
     const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
-    auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
+    auto& options = experiment.model.component.options;
+    options = options->clone();
+    auto& model = dynamic_cast<models::ModelOptions&>(*options);
     if (dataset.missing.empty() || !model.takes_num_outputs()) return;
     model.set_num_outputs(model.num_outputs());
     result_.notes.push_back(
@@ -323,7 +329,8 @@ Inspection inspect(const config::ExperimentSource& source, int world_size, const
   Inspection result;
   Inspector inspector(result, world_size, num_lr_points);
   auto registries = session::all_registries();
-  registries.check = [&](config::Experiment& experiment, config::Findings& findings) { inspector.check(experiment, findings); };
+  registries.complete = [&](const auto& experiment, const auto& findings) { return inspector.complete(experiment, findings); };
+  registries.check = [&](const auto& experiment, auto& findings) { inspector.check(experiment, findings); };
   try {
     auto experiment = config::load(source.file, source.overrides, registries);
     result.warnings.insert(result.warnings.begin(), experiment.warnings.begin(), experiment.warnings.end());

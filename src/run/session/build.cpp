@@ -15,6 +15,7 @@
 #include "nn/layers.h"
 #include "run/session/advice.h"
 #include "run/session/cached_features.h"
+#include "run/session/check.h"
 #include "run/session/split_samples.h"
 #include "run/session/weights.h"
 #include "train/engine/failure_message.h"
@@ -380,7 +381,7 @@ std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment,
 }
 
 engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger) {
-  return open_samples(experiment, datasets::dataset_registry().make(experiment.dataset.component), logger);
+  return open_samples(experiment, dataset_of(experiment), logger);
 }
 
 engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,

@@ -22,6 +22,7 @@
 #include "distributed/rendezvous.h"
 #include "nn/batch_norm.h"
 #include "run/session/build.h"
+#include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/version.h"
 #include "trainer/amp.h"
@@ -334,7 +335,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   auto& logger = context.logger();
   const auto host = host_ranks_of(context);
   const bool is_first = context.rank() == host.first;
-  const auto dataset = datasets::dataset_registry().make(context.experiment().dataset.component);
+  const auto dataset = dataset_of(context.experiment());
   fs::path target;  // empty if a later run could not detect changes of the samples
   std::optional<PartialFile> partial;
   const auto places = barrier.gather([&]() -> std::string {

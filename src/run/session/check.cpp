@@ -81,20 +81,22 @@ void check_outputs(const config::Experiment& experiment, const models::ModelOpti
 }
 
 // The shape of samples after `transforms`; nullopt if the transforms cannot be applied.
+std::optional<std::vector<int64_t>> shape_after(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info) {
+  const bool can_be_applied = std::ranges::all_of(data::check_transforms(transforms, info), &data::TransformFinding::is_warning);
+  return can_be_applied ? std::optional(data::Pipeline(transforms, info, {}).output_shape()) : std::nullopt;
+}
+
 std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<ComponentConfig>& transforms,
                                                      const data::DatasetInfo& info, config::Findings& findings) {
-  bool can_be_applied = true;
   for (const auto& finding : data::check_transforms(transforms, info)) {
     const auto path = finding.index ? fmt::format("{}[{}]", key, *finding.index) : key;
     if (finding.is_warning) {
       findings.warn(path, finding.text);
     } else {
       findings.refuse(path, finding.text);
-      can_be_applied = false;
     }
   }
-  if (!can_be_applied) return std::nullopt;
-  return data::Pipeline(transforms, info, {}).output_shape();
+  return shape_after(transforms, info);
 }
 
 // `shape`: of the samples after the transforms at `key`. Returns false if the network does not accept this shape.
@@ -284,32 +286,17 @@ void complete_task(config::Experiment& experiment, bool is_multi_label, const co
   if (experiment.task.component.name != name) experiment.task.component = task::task_registry().configure(name);
 }
 
-// Sets the values that depend on the data set: the network's numbers of channels and outputs, the transforms, and whether a part of the
-// training set is held out for validation. Assumes a number of channels in dataset.info if it is unknown. The section `dataset` must be
-// consistent.
-void complete_experiment(config::Experiment& experiment, data::DatasetFactory& dataset, config::Findings& findings) {
-  complete_dataset(experiment, dataset, findings);
+// Null if the section `model` is not consistent.
+models::ModelOptions* model_of(const config::Experiment& experiment, const config::Findings& findings) {
   const bool has_model = findings.are_consistent({"model"});
-  assume_channels(experiment, has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr,
-                  dataset.info);
-  if (!has_model) return;
-  auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
-  const auto& info = dataset.info;
-  if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
-  const bool has_weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights) != nullptr;
-  if (has_weights && model.input_shape().front() != 3) {
-    findings.refuse("model.weights", fmt::format("published weights need images with 3 channels, but those of {} have {}; remove this key",
-                                                 experiment.dataset.component.name, model.input_shape().front()));
-  }
-  if (!model.takes_num_outputs()) return;
-  if (info.num_outputs() == data::kUnknownClasses) {
-    findings.refuse("dataset." + dataset.missing_key, dataset.missing);
-  } else {
-    model.set_num_outputs(info.num_outputs());
-  }
+  return has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
 }
 
 }  // namespace
+
+data::DatasetFactory dataset_of(const config::Experiment& experiment) {
+  return datasets::dataset_registry().make(experiment.dataset.component);
+}
 
 void assume_channels(const config::Experiment& experiment, const models::ModelOptions* model, data::DatasetInfo& info) {
   if (!info.is_image || info.decoding.num_channels()) return;
@@ -326,37 +313,56 @@ std::string outputs_text(const data::DatasetInfo& info) {
   return info.num_classes > 0 ? counted(info.num_classes, "class", "classes") : counted(info.num_targets, "target");
 }
 
-void check_components(config::Experiment& experiment, config::Findings& findings) {
-  check_components(experiment, findings, [&] { return datasets::dataset_registry().make(experiment.dataset.component); });
+config::Experiment complete(const config::Experiment& given, const config::Findings& findings, const MakeDataset& make) {
+  auto experiment = given;
+  if (!findings.are_consistent({"dataset"})) {
+    complete_task(experiment, /*is_multi_label=*/false, findings);
+    return experiment;
+  }
+  const auto dataset = make(experiment);
+  auto info = dataset.info;
+  complete_task(experiment, info.is_multi_label, findings);
+  complete_dataset(experiment, dataset, findings);
+  if (model_of(experiment, findings) == nullptr) return experiment;
+  experiment.model.component.options = experiment.model.component.options->clone();
+  auto& model = *model_of(experiment, findings);
+  assume_channels(experiment, &model, info);
+  if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
+  if (model.takes_num_outputs() && info.num_outputs() != data::kUnknownClasses) model.set_num_outputs(info.num_outputs());
+  const auto shape = shape_after(experiment.dataset.train_transforms, info);
+  if (shape && shape->size() == 3 && (*shape)[1] > 0 && (*shape)[2] > 0) model.set_image_size((*shape)[1], (*shape)[2]);
+  return experiment;
 }
 
-void check_components(config::Experiment& experiment, config::Findings& findings,
-                      const std::function<data::DatasetFactory()>& make_dataset) {
+void check_components(const config::Experiment& experiment, config::Findings& findings, const MakeDataset& make) {
   if (findings.are_readable({"runtime"})) {
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
   }
-  complete_task(experiment, /*is_multi_label=*/false, findings);
   check_weights(experiment, findings);
   check_event_command(experiment, findings);
   check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
-  auto dataset = make_dataset();
-  complete_task(experiment, dataset.info.is_multi_label, findings);
+  const auto dataset = make(experiment);
+  auto info = dataset.info;
+  const auto* model = model_of(experiment, findings);
+  assume_channels(experiment, model, info);
   if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
     findings.refuse("dataset.stage_to",
                     fmt::format("{} has no folder that could be copied; remove this key", experiment.dataset.component.name));
   }
-  complete_experiment(experiment, dataset, findings);
-  if (!findings.are_consistent({"dataset"})) return;
-  const bool has_model = findings.are_consistent({"model"});
-  auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
-  auto info = dataset.info;
-  // An unknown number of classes is assumed to fit the network; run/session/build.cpp checks this when the data set is opened.
-  if (info.num_outputs() == data::kUnknownClasses && has_model) {
+  const bool has_weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights) != nullptr;
+  if (model != nullptr && has_weights && model->input_shape().front() != 3) {
+    findings.refuse("model.weights", fmt::format("published weights need images with 3 channels, but those of {} have {}; remove this key",
+                                                 experiment.dataset.component.name, model->input_shape().front()));
+  }
+  if (info.num_outputs() == data::kUnknownClasses && model != nullptr) {
+    if (model->takes_num_outputs()) findings.refuse("dataset." + dataset.missing_key, dataset.missing);
+    // An unknown number of classes is assumed to fit the network; run/session/build.cpp checks this when the data set is opened.
     inference::set_targets(info, experiment.task.component.name, model->num_outputs());
   }
+  if (!findings.are_consistent({"dataset"})) return;
   if (info.has_masks && (!info.is_image || info.num_classes < 1 || info.num_classes > data::kNoClass)) {
     findings.refuse("dataset.name",
                     fmt::format("the targets of {} are masks, which need images and 1 to {} classes, but it has {}; use another data set",
@@ -380,9 +386,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   const char* const validation_key = "dataset.validation_transforms";
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);
   const auto validation_shape = check_transforms(validation_key, experiment.dataset.validation_transforms, info, findings);
-  if (!has_model) return;
-  if (train_shape && train_shape->size() == 3 && (*train_shape)[1] > 0 && (*train_shape)[2] > 0)
-    model->set_image_size((*train_shape)[1], (*train_shape)[2]);
+  if (model_of(experiment, findings) == nullptr) return;
   check_outputs(experiment, *model, info, findings);
   const bool fits = !train_shape || check_inputs(experiment, *model, *train_shape, train_key, findings);
   if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);

@@ -12,11 +12,15 @@
 
 namespace trainer::session {
 
-// Completes the experiment and checks that network, loss, transforms and optimizer fit the data set and each other.
-void check_components(config::Experiment& experiment, config::Findings& findings);
-// The same for the data set that `make_dataset` returns. `make_dataset` is called only if the section `dataset` is consistent.
-void check_components(config::Experiment& experiment, config::Findings& findings,
-                      const std::function<data::DatasetFactory()>& make_dataset);
+// The data set of an experiment whose section `dataset` is consistent.
+using MakeDataset = std::function<data::DatasetFactory(const config::Experiment& experiment)>;
+data::DatasetFactory dataset_of(const config::Experiment& experiment);
+
+// For config::Registries. Sets what depends on the data set: the network's numbers of channels and outputs and its image size, the
+// transforms, the task, and whether a part of the training set is held out for validation.
+config::Experiment complete(const config::Experiment& experiment, const config::Findings& findings, const MakeDataset& make = dataset_of);
+// Checks that network, loss, transforms and optimizer fit the data set and each other.
+void check_components(const config::Experiment& experiment, config::Findings& findings, const MakeDataset& make = dataset_of);
 
 // Sets the number of channels, if it is unknown because no image can be read, to that for which the experiment is written. `model`: null if
 // the section `model` is not consistent.

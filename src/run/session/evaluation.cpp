@@ -231,7 +231,7 @@ DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) 
 }
 
 DatasetFactory make_dataset(const config::Experiment& experiment, const NetworkFile& file) {
-  return with_classes_of(file, datasets::dataset_registry().make(experiment.dataset.component));
+  return with_classes_of(file, dataset_of(experiment));
 }
 
 // Refuses a folder whose subfolders are splits instead of classes, unless it has a subfolder train, which makes it a whole data set.
@@ -318,7 +318,7 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
   return a.dataset.component.name == b.dataset.component.name && is_same_place(Split::kTrain) && is_same_place(Split::kValidation);
 }
 
-// The experiment of the training run, without the values that registries.check would derive from its data set.
+// The experiment of the training run, without the values that registries.complete would derive from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
   const auto registries = registries_without_check();
   try {
@@ -353,14 +353,21 @@ void choose_data(config::Experiment& experiment, const NetworkFile& file, const 
 
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries) {
-  auto checked = registries;
-  checked.check = [&](config::Experiment& experiment, config::Findings& findings) {
-    if (request.tta) experiment.validation.tta = *request.tta;
-    if (rank > 0 && experiment.dataset.distribution != engine::Distribution::kLocal) return;
-    if (findings.are_consistent({"dataset"})) choose_data(experiment, file, request);
-    check_components(experiment, findings, [&] { return make_dataset(experiment, file); });
+  const auto make = [&](const config::Experiment& experiment) { return make_dataset(experiment, file); };
+  const auto has_data = [rank](const config::Experiment& experiment) {
+    return rank == 0 || experiment.dataset.distribution == engine::Distribution::kLocal;
   };
-  return file.load_experiment(request.config, request.overrides, checked);
+  auto of_evaluation = registries;
+  of_evaluation.complete = [&](config::Experiment experiment, const config::Findings& findings) {
+    if (request.tta) experiment.validation.tta = *request.tta;
+    if (!has_data(experiment)) return experiment;
+    if (findings.are_consistent({"dataset"})) choose_data(experiment, file, request);
+    return complete(experiment, findings, make);
+  };
+  of_evaluation.check = [&](const config::Experiment& experiment, config::Findings& findings) {
+    if (has_data(experiment)) check_components(experiment, findings, make);
+  };
+  return file.load_experiment(request.config, request.overrides, of_evaluation);
 }
 
 EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {

@@ -8,7 +8,6 @@
 #include "config/load.h"
 #include "data/pipeline.h"
 #include "datasets/download.h"
-#include "datasets/registry.h"
 #include "inference/operating_point.h"
 #include "inference/predictor.h"
 #include "inference/weights_by_name.h"
@@ -106,7 +105,7 @@ Json to_json(const Node& node) {
 }  // namespace
 
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file) {
-  auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+  auto info = dataset_of(experiment).info;
   if (const auto names = file.class_names(); !names.empty()) info.class_names = names;
   if (const auto names = file.target_names(); !names.empty()) info.target_names = names;
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;

@@ -22,7 +22,6 @@
 #include "launch/world/host_resources.h"
 #include "launch/world/slurm.h"
 #include "run/session/build.h"
-#include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/version.h"
 #include "train/engine/parts.h"
@@ -80,10 +79,19 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// The check on ranks other than 0. It is skipped unless each rank reads its own samples, because otherwise this rank may have no access to
-// the data set, which the check reads.
-void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
-  if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
+bool reads_own_samples(const config::Experiment& experiment) { return experiment.dataset.distribution == engine::Distribution::kLocal; }
+
+// Without what reads the data set, to which ranks other than 0 may have no access unless each rank reads its own samples.
+config::Registries registries_of_rank(int rank) {
+  auto registries = all_registries();
+  if (rank == 0) return registries;
+  registries.complete = [complete = registries.complete](const auto& experiment, const auto& findings) {
+    return reads_own_samples(experiment) ? complete(experiment, findings) : experiment;
+  };
+  registries.check = [check = registries.check](const auto& experiment, auto& findings) {
+    if (reads_own_samples(experiment)) check(experiment, findings);
+  };
+  return registries;
 }
 
 void warn_of_ignored_keys(const config::Experiment& experiment, Logger& logger) {
@@ -126,8 +134,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
   distributed::Problem problem;
   auto secret = rank_env.secret;
   try {
-    auto registries = all_registries();
-    if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
+    const auto registries = registries_of_rank(rank_env.rank);
     experiment_ = load(registries);
     if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *rank_.logger);
     const auto tree = config::resolved_tree(experiment_, registries);
@@ -149,7 +156,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
       mine.config = to_message(values_without_data(experiment_));
-      if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = to_message(values_);
+      if (reads_own_samples(experiment_)) mine.config_with_data = to_message(values_);
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
     rendezvous =
@@ -160,7 +167,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     process.supervisor().begin(rendezvous);
   }
   rank_.local_rank = rendezvous.local_rank;
-  if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
+  if (!reads_own_samples(experiment_)) take_experiment_of_rank0();
   choose_placement_together(rendezvous);
   rank_.barrier.on_all_ranks([&] { make_groups(rendezvous); });
 }

@@ -53,12 +53,14 @@ config::Registries all_registries() {
           .samplers = data::sampler_registry(),
           .sinks = reporting::sink_registry(),
           .monitor = monitor_choices,
-          .check = [](config::Experiment& experiment, config::Findings& findings) { check_components(experiment, findings); },
+          .complete = [](const auto& experiment, const auto& findings) { return complete(experiment, findings); },
+          .check = [](const auto& experiment, auto& findings) { check_components(experiment, findings); },
           .load_plugin = load_plugin};
 }
 
 config::Registries registries_without_check() {
   auto registries = all_registries();
+  registries.complete = {};
   registries.check = {};
   return registries;
 }

@@ -17,14 +17,15 @@ constexpr const char* kText =
     "    - flip\n"
     "training: {epochs: 2}\n";
 
-// Registries whose check completes values, as run/session/check does.
+// Registries that complete values, as run/session/check does.
 Registries completing_registries() {
   auto registries = small_registries();
-  registries.check = [](Experiment& experiment, Findings&) {
+  registries.complete = [](Experiment experiment, const Findings&) {
     dynamic_cast<NetOptions&>(*experiment.model.component.options).num_classes = 3;
     experiment.dataset.validation_split.value = 0.25;
     experiment.dataset.validation_transforms = experiment.dataset.train_transforms;
     experiment.task.component.name = "regression";
+    return experiment;
   };
   return registries;
 }
