@@ -97,20 +97,6 @@ class RefusedStartsTest(ProgramCase):
         for text in (run.err, log):
             self.assertEqual(re.findall("warning: .*", text), of_the_file + of_the_run, text)
 
-    def test_autocast_that_makes_the_processor_slow_is_a_warning(self):
-        config = self.folder / "x.yaml"
-        config.write_text("experiment: autocast\nmodel: {name: resnet20}\ndataset: {name: synthetic, num_train: 4, num_validation: 4}\n"
-                          "dataloader: {batch_size: 4}\ntraining: {epochs: 1}\nruntime: {device: cpu, threads: 1}\n")
-        slow = r"warning: command line: amp\.enabled: this processor computes bfloat16 slowly: 2 images took \S+ s forward and backward, "
-        # ONEDNN_MAX_CPU_ISA disables the processor's own instructions for bfloat16, if it has them.
-        without = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-        for command in ((), ("validate",)):
-            for setting, count in (("amp.enabled=true", 1), ("amp.enabled=auto", 0)):
-                with self.subTest(command=command, setting=setting):
-                    args = () if command else ("--run-dir", self.folder / setting)
-                    run = trainer(*command, "--config", config, *args, setting, env=without)
-                    self.assertEqual((run.returncode, len(re.findall(slow, run.err))), (0, count), run.err)
-
     def test_pipes_and_devices(self):
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)

@@ -259,10 +259,6 @@ class Inspector {
   void measure_steps(const config::Experiment& experiment) {
     auto& network = *network_;
     const bool on_gpu = result_.memory_is_of_gpu;
-    if (!on_gpu) {
-      const auto warning = session::warning_of_autocast(session::recipe_of(experiment, *logger_), network, result_.sample_shape);
-      if (!warning.empty()) result_.warnings.push_back(warning);
-    }
     MemorySetup setup{.experiment = experiment,
                       .info = info_,
                       .train_shape = result_.sample_shape,

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
-#include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -15,63 +12,9 @@
 #include "data/image_file.h"
 #include "nn/batch_norm.h"
 #include "nn/layers.h"
-#include "trainer/amp.h"
 #include "trainer/error.h"
 
 namespace trainer::session {
-namespace {
-
-constexpr double kSlow = 2;
-constexpr int64_t kBatchSize = 2;
-constexpr int kMostPasses = 3;  // the first pass may fill caches of the libraries
-constexpr double kEnoughSeconds = 0.5;
-
-// The time of a forward and backward pass. To be called in eval mode, which needs no other ranks and changes no running statistics.
-double seconds_of_pass(engine::Network& network, const torch::Tensor& images, std::optional<torch::ScalarType> autocast_dtype) {
-  const auto begin = std::chrono::steady_clock::now();
-  torch::Tensor outputs;
-  {
-    const amp::AutocastGuard autocast(torch::kCPU, autocast_dtype);
-    outputs = network.model->forward(images);
-  }
-  outputs.sum().backward();
-  network.optimizer->zero_grad();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double least_seconds(engine::Network& network, const torch::Tensor& images, std::optional<torch::ScalarType> autocast_dtype) {
-  double least = std::numeric_limits<double>::infinity();
-  double sum = 0;
-  for (int pass = 0; pass < kMostPasses && sum < kEnoughSeconds; ++pass) {
-    const double seconds = seconds_of_pass(network, images, autocast_dtype);
-    least = std::min(least, seconds);
-    sum += seconds;
-  }
-  return least;
-}
-
-}  // namespace
-
-std::string warning_of_autocast(const Recipe& recipe, engine::Network& network, const std::vector<int64_t>& sample_shape) {
-  const auto& placement = network.placement;
-  // With `auto`, autocast is enabled only on processors that are known to be fast.
-  if (!placement.device.is_cpu() || !placement.autocast_dtype || !recipe.options.placement.autocast.value_or(false)) return "";
-  auto shape = sample_shape;
-  shape.insert(shape.begin(), kBatchSize);
-  auto images = torch::zeros(shape, placement.dtype);
-  if (sample_shape.size() == 3) images = images.contiguous(placement.memory_format);
-  network.model->eval();
-  const double without = least_seconds(network, images, std::nullopt);
-  const double with = least_seconds(network, images, placement.autocast_dtype);
-  network.model->train();
-  if (with < kSlow * without) return "";
-  const char* const type = *placement.autocast_dtype == torch::kFloat16 ? "float16" : "bfloat16";
-  return fmt::format(
-      "{}: this processor computes {} slowly: {} images took {:.3g} s forward and backward, {:.2g} times as long as in float32 ({:.3g} s); "
-      "remove amp.enabled, so that autocast is used only where it is fast",
-      recipe.place("amp.enabled"), type, kBatchSize, with, with / without, without);
-}
-
 namespace {
 
 struct SingleImage {

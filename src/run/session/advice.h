@@ -15,11 +15,6 @@
 
 namespace trainer::session {
 
-// Returns a warning if `amp.enabled: true` makes the network at least twice as slow on the CPU, because the processor has no fast
-// arithmetic in autocast's type; empty otherwise. Not collective. Times passes of a small batch for about a second, or just two passes if
-// they take longer; changes nothing.
-std::string warning_of_autocast(const Recipe& recipe, engine::Network& network, const std::vector<int64_t>& sample_shape);
-
 // Throws UsageError if in training a batch normalisation would get a single value per channel, whose variance is undefined. This happens
 // when a batch, such as the last batch of an epoch, has one image and the layer's input is one pixel. `sample_shape`: of a training sample.
 // The result is the same on every rank; not collective. If a batch has one image, runs the network on one sample in eval mode.

@@ -173,7 +173,7 @@ engine::Data Session::open_data(engine::Network& network) {
   return rank_.barrier.make_on_all_ranks([&] { return make_data(recipe_, network.placement, ranks, std::move(samples)); });
 }
 
-void Session::warn(engine::Network& network, const engine::Data& images) const {
+void Session::warn(const engine::Network& network, const engine::Data& images) const {
   auto& logger = *rank_.logger;
   const auto& plan = images.plan;
   if (plan.accumulation_steps > plan.batches_per_epoch) {
@@ -181,8 +181,6 @@ void Session::warn(engine::Network& network, const engine::Data& images) const {
                 plan.accumulation_steps, counted(plan.batches_per_epoch, "micro-step"));
   }
   if (rank_.ranks.reads_data()) warn_of_images(images.train.samples.dataset(), logger);
-  const auto warning = warning_of_autocast(recipe_, network, images.train.pipeline.output_shape());
-  if (!warning.empty()) logger.warn("{}", warning);
   report_frozen(network);
 }
 

@@ -56,7 +56,7 @@ class Session {
   void begin_run_directory(const device::Placement& placement, const data::DatasetInfo& info, const std::string& split);
   void open_log();
   engine::Data open_data(engine::Network& network);
-  void warn(engine::Network& network, const engine::Data& images) const;
+  void warn(const engine::Network& network, const engine::Data& images) const;
   void report_frozen(const engine::Network& network) const;
   void init_weights(engine::Network& network, const engine::Samples& train) const;
   // Collective: returns `images`, or their features.
