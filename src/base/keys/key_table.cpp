@@ -49,11 +49,6 @@ Key make_key(std::string name, std::string type, const KeyInfo& info) {
   return key;
 }
 
-Node text_value(std::string text) { return Node::scalar(std::move(text), /*quoted=*/true); }
-
-template <class T>
-constexpr const char* kNumberType = std::is_integral_v<T> ? "integer" : "number";
-
 bool has_control_characters(std::string_view text) {
   while (!text.empty()) {
     const auto first = first_character(text);
@@ -65,11 +60,32 @@ bool has_control_characters(std::string_view text) {
 
 bool is_word(const Node& node, std::string_view word) { return node.kind == Node::Kind::kScalar && node.text == word; }
 
+// The name of a type, and what a value of it must be.
 template <class T>
-std::string expected_number(const KeyInfo& info) {
-  const std::string one = std::is_integral_v<T> ? "an integer" : "a number";
-  const auto range = range_text(info);
-  return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
+std::string type_text(const KeyInfo& info) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return "true | false";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return info.is_path ? "path" : "text";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return std::is_integral_v<T> ? "integer" : "number";
+  } else {
+    const auto one = type_text<typename T::value_type>(info);
+    return fmt::format("{}list of {}s", info.may_be_one ? one + " or " : "", one);
+  }
+}
+template <class T>
+std::string expected_text(const KeyInfo& info) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    const std::string one = std::is_integral_v<T> ? "an integer" : "a number";
+    const auto range = range_text(info);
+    return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
+  } else {
+    const auto one = expected_text<typename T::value_type>(info);
+    return fmt::format("{}a list, each item {}", info.may_be_one ? one + ", or " : "", one);
+  }
 }
 
 // Whether another digit follows a leading zero: some programs read such a number as octal, others as decimal.
@@ -107,6 +123,34 @@ bool parse_value(const Node& node, const KeyInfo& info, std::vector<T>& field) {
   return valid;
 }
 
+// Sets the field; on failure leaves it unchanged and returns what was expected.
+template <class T>
+std::optional<std::string> read_value(const Node& node, const KeyInfo& info, T& field) {
+  return parse_value(node, info, field) ? std::nullopt : std::optional(expected_text<T>(info));
+}
+
+std::optional<std::string> read_value(const Node& node, const KeyInfo& info, std::string& field) {
+  const std::string expected = info.is_path ? "a path" : "text";
+  if (node.kind != Node::Kind::kScalar || (node.text.empty() && !info.may_be_empty)) return expected;
+  if (has_control_characters(node.text)) return expected + " without control characters";
+  try {
+    field = info.is_path ? expand_path(node.text) : node.text;
+  } catch (const Error& error) {
+    return fmt::format("{} ({})", expected, error.what());
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> read_value(const Node& node, const KeyInfo& info, std::vector<std::string>& field) {
+  if (node.kind != Node::Kind::kList) return "a list";
+  std::vector<std::string> texts(node.items.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (const auto expected = read_value(node.items[i], info, texts[i])) return "a list, each item " + *expected;
+  }
+  field = std::move(texts);
+  return std::nullopt;
+}
+
 template <class T>
 Node write_value(T value, const KeyInfo&) {
   return Node::scalar(number_text(value));
@@ -114,26 +158,32 @@ Node write_value(T value, const KeyInfo&) {
 
 Node write_value(bool value, const KeyInfo&) { return Node::scalar(value ? "true" : "false"); }
 
+Node write_value(const std::string& text, const KeyInfo&) { return Node::scalar(text, /*quoted=*/true); }
+
 template <class T>
 Node write_value(const std::vector<T>& values, const KeyInfo& info) {
   if (info.may_be_one && values.size() == 1) return write_value(values.front(), info);
   std::vector<Node> items;
-  for (const auto value : values) items.push_back(write_value(value, info));
+  for (const auto& value : values) items.push_back(write_value(value, info));
   return Node::list(std::move(items));
 }
 
 template <class T>
-Key value_key(Key key, T& field, const KeyInfo& info, std::string expected) {
-  key.read = [&field, info, expected = std::move(expected)](const Node& node) {
-    return parse_value(node, info, field) ? std::nullopt : std::optional(expected);
-  };
+Key key_of(std::string name, T& field, const KeyInfo& info) {
+  auto key = make_key(std::move(name), type_text<T>(info), info);
+  key.read = [&field, info](const Node& node) { return read_value(node, info, field); };
   key.write = [&field, info] { return write_value(field, info); };
   return key;
 }
 
 // A key whose value may also be `word` (null or auto), which leaves the field empty.
 template <class T>
-Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const std::string& word, const std::string& expected) {
+Key key_or_word(const std::string& word, std::string name, std::optional<T>& field, const KeyInfo& info) {
+  constexpr bool kIsBool = std::is_same_v<T, bool>;
+  auto key = make_key(std::move(name), fmt::format("{}{}{}", type_text<T>(info), kIsBool ? " | " : " or ", word), info);
+  const auto expected = kIsBool                   ? "true, false or " + word
+                        : std::is_arithmetic_v<T> ? fmt::format("{} or {}", expected_text<T>(info), word)
+                                                  : fmt::format("{} or {}", word, expected_text<T>(info));
   const bool is_null = word == "null";
   key.read = [&field, info, word, is_null, expected](const Node& node) -> std::optional<std::string> {
     T given{};
@@ -147,88 +197,13 @@ Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const st
 }
 
 template <class T>
-Key optional_number_key(std::string name, std::optional<T>& field, const KeyInfo& info, const std::string& word) {
-  return optional_key(make_key(std::move(name), fmt::format("{} or {}", kNumberType<T>, word), info), field, info, word,
-                      fmt::format("{} or {}", expected_number<T>(info), word));
-}
-
-// The key of a member, for each type that a member can have.
-Key key_of(std::string name, bool& field, const KeyInfo& info) {
-  return value_key(make_key(std::move(name), "true | false", info), field, info, "true or false");
-}
-
-// Sets `field`; on failure leaves it unchanged and returns what was expected.
-std::optional<std::string> parse_text(const Node& node, const KeyInfo& info, std::string& field) {
-  const std::string expected = info.is_path ? "a path" : "text";
-  if (node.kind != Node::Kind::kScalar || (node.text.empty() && !info.may_be_empty)) return expected;
-  if (has_control_characters(node.text)) return expected + " without control characters";
-  try {
-    field = info.is_path ? expand_path(node.text) : node.text;
-  } catch (const Error& error) {
-    return fmt::format("{} ({})", expected, error.what());
-  }
-  return std::nullopt;
-}
-
-Key key_of(std::string name, std::string& field, const KeyInfo& info) {
-  auto key = make_key(std::move(name), info.is_path ? "path" : "text", info);
-  key.read = [&field, info](const Node& node) { return parse_text(node, info, field); };
-  key.write = [&field] { return text_value(field); };
-  return key;
-}
-
-Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& info) {
-  auto key = make_key(std::move(name), info.is_path ? "list of paths" : "list of texts", info);
-  key.read = [&field, info](const Node& node) -> std::optional<std::string> {
-    if (node.kind != Node::Kind::kList) return std::string("a list");
-    std::vector<std::string> texts(node.items.size());
-    for (size_t i = 0; i < texts.size(); ++i) {
-      if (const auto expected = parse_text(node.items[i], info, texts[i])) return "a list, each item " + *expected;
-    }
-    field = std::move(texts);
-    return std::nullopt;
-  };
-  key.write = [&field] {
-    std::vector<Node> items;
-    for (const auto& text : field) items.push_back(text_value(text));
-    return Node::list(std::move(items));
-  };
-  return key;
-}
-
-template <class Number>
-Key key_of(std::string name, Number& field, const KeyInfo& info) {
-  return value_key(make_key(std::move(name), kNumberType<Number>, info), field, info, expected_number<Number>(info));
-}
-
-template <class T>
 Key key_of(std::string name, std::optional<T>& field, const KeyInfo& info) {
-  return optional_number_key(std::move(name), field, info, "null");
+  return key_or_word("null", std::move(name), field, info);
 }
 
 template <class T>
 Key key_of(std::string name, Auto<T>& field, const KeyInfo& info) {
-  return optional_number_key(std::move(name), field.value, info, "auto");
-}
-
-Key key_of(std::string name, Auto<bool>& field, const KeyInfo& info) {
-  return optional_key(make_key(std::move(name), "true | false | auto", info), field.value, info, "auto", "true, false or auto");
-}
-
-template <class T>
-Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
-  auto type = fmt::format("list of {}s", kNumberType<T>);
-  auto expected = fmt::format("a list, each item {}", expected_number<T>(info));
-  if (info.may_be_one) {
-    type = fmt::format("{} or {}", kNumberType<T>, type);
-    expected = fmt::format("{}, or {}", expected_number<T>(info), expected);
-  }
-  return value_key(make_key(std::move(name), std::move(type), info), field, info, std::move(expected));
-}
-
-Key key_of(std::string name, Auto<std::vector<double>>& field, const KeyInfo& info) {
-  return optional_key(make_key(std::move(name), "list of numbers or auto", info), field.value, info, "auto",
-                      fmt::format("auto or a list, each item {}", expected_number<double>(info)));
+  return key_or_word("auto", std::move(name), field.value, info);
 }
 
 }  // namespace
@@ -329,7 +304,7 @@ void KeyTable::add_spelled(std::string name, const std::vector<std::string>& spe
     }
     return "one of " + join(spellings, ", ");
   };
-  key.write = [spellings, get = std::move(get)] { return text_value(spellings[get()]); };
+  key.write = [spellings, get = std::move(get)] { return Node::scalar(spellings[get()], /*quoted=*/true); };
   keys_.push_back(std::move(key));
 }
 
