@@ -86,19 +86,11 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   for (size_t i = 0; i < lists.size(); ++i) visit_components(std::nullopt, *lists[i]);
 }
 
-// The words in the name of a type that are themselves values: null in "number or null", sgd and adam in "sgd | adam".
-std::vector<std::string> words_of(const std::string& type) {
-  constexpr std::string_view kChoice = " | ";
-  std::vector<std::string> words;
-  if (type.find(kChoice) != std::string::npos) {
-    for (size_t begin = 0; begin <= type.size();) {
-      const auto end = std::min(type.find(kChoice, begin), type.size());
-      words.push_back(type.substr(begin, end - begin));
-      begin = end + kChoice.size();
-    }
-  }
-  for (const std::string word : {"auto", "null"}) {
-    if (type.ends_with(" or " + word)) words.push_back(word);
+// The words to which a key can be set, some of them twice: null for "number or null", sgd and adam for "sgd | adam".
+std::vector<std::string> words_of(const Key& key) {
+  auto words = key.component != nullptr ? key.registry->names() : key.choices;
+  for (const std::string word : {"true", "false", "auto", "null"}) {
+    if ((' ' + key.type + ' ').find(' ' + word + ' ') != std::string::npos) words.push_back(word);
   }
   return words;
 }
@@ -177,7 +169,7 @@ std::vector<SettableKey> settable_keys(const Registries& registries) {
       const auto path = joined(*table.section, key.name);
       auto found = std::ranges::find(all, path, &SettableKey::path);
       if (found == all.end()) found = all.insert(all.end(), {path, key.doc, {}, key.type == "path"});
-      for (auto& word : words_of(key.type)) {
+      for (auto& word : words_of(key)) {
         if (std::ranges::find(found->values, word) == found->values.end()) found->values.push_back(std::move(word));
       }
     }

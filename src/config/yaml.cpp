@@ -192,16 +192,8 @@ bool reads_as_text(std::string_view text) {
   return is_plain(text) && std::ranges::find(kWords, lower_case(text)) == kWords.end();
 }
 
-// Characters that YAML 1.1 reads as line breaks or does not allow: U+2028, U+2029, U+FEFF, U+FFFE and U+FFFF. Each has three bytes.
-const char* escape_of(std::string_view character) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 5> kEscapes = {{{"\xe2\x80\xa8", "\\u2028"},
-                                                                                        {"\xe2\x80\xa9", "\\u2029"},
-                                                                                        {"\xef\xbb\xbf", "\\ufeff"},
-                                                                                        {"\xef\xbf\xbe", "\\ufffe"},
-                                                                                        {"\xef\xbf\xbf", "\\uffff"}}};
-  const auto* found = std::ranges::find_if(kEscapes, [&](const auto& escape) { return character == escape.first; });
-  return found == kEscapes.end() ? nullptr : found->second;
-}
+// Characters that YAML 1.1 reads as line breaks or does not allow.
+constexpr std::array<char32_t, 5> kNotInYaml11 = {0x2028, 0x2029, 0xfeff, 0xfffe, 0xffff};
 
 std::string quote(std::string_view text) {
   std::string quoted = "\"";
@@ -213,8 +205,8 @@ std::string quote(std::string_view text) {
       quoted += character;
     } else if (first.length > 0 && is_control(first.code_point)) {
       quoted += fmt::format("\\x{:02x}", static_cast<uint32_t>(first.code_point));
-    } else if (const char* escape = escape_of(character)) {
-      quoted += escape;
+    } else if (first.length > 0 && std::ranges::find(kNotInYaml11, first.code_point) != kNotInYaml11.end()) {
+      quoted += fmt::format("\\u{:04x}", static_cast<uint32_t>(first.code_point));
     } else {
       quoted += character;
     }
