@@ -20,8 +20,8 @@
 #include "report/history/run_record.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
+#include "run/evaluation/calibration.h"
 #include "run/run_directory.h"
-#include "run/session/calibration.h"
 #include "trainer/checkpoint.h"
 
 namespace trainer::commands {

@@ -1,7 +1,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "config/compare.h"
+#include "config/differences.h"
 #include "config/reference.h"
 #include "config/schema.h"
 #include "run/session/registries.h"

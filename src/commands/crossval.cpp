@@ -19,8 +19,8 @@
 #include "commands/run_set.h"
 #include "datasets/registry.h"
 #include "reporting/values.h"
-#include "run/session/build.h"
-#include "run/session/split_samples.h"
+#include "run/samples/open_samples.h"
+#include "run/samples/split_samples.h"
 
 namespace trainer::commands {
 namespace {

@@ -24,6 +24,7 @@
 #include "data/sharded_sampler.h"
 #include "datasets/registry.h"
 #include "reporting/evaluation.h"
+#include "run/samples/open_samples.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
 #include "run/session/registries.h"

@@ -16,7 +16,7 @@
 #include "commands/sample_progress.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
-#include "run/session/evaluation.h"
+#include "run/evaluation/file_evaluation.h"
 
 namespace trainer::commands {
 namespace {
@@ -74,7 +74,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                                   : split == data::Split::kTrain ? "train"
                                                   : split == data::Split::kTest  ? "test"
                                                                                  : "validation",
-                                         .event = {.epoch = progress ? progress->epoch : 0,
+                                         .event = {.epoch = progress ? progress->epoch_of_step() : 0,
                                                    .step = progress ? progress->step : 0,
                                                    .metrics = std::move(measured.metrics),
                                                    .num_samples = measured.num_samples,
@@ -92,7 +92,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
     for (const auto& metric : result.refitted_metrics) json["refitted_metrics"][metric.info.name] = metric.value;
     return cli::print_json(json);
   }
-  const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch + 1, progress->step) : "";
+  const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch_of_step() + 1, progress->step) : "";
   const reporting::Fields of_what = {
       {fmt::format("{} of {}:", counted(evaluation.event.num_samples, result.is_image ? "image" : "sample"), result.name)},
       {fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.request.averaged ? ", averaged parameters" : "")}};

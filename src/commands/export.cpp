@@ -17,8 +17,8 @@
 #include "export/onnx/convert.h"
 #include "export/torchscript.h"
 #include "inference/predictor.h"
+#include "run/evaluation/network_file.h"
 #include "run/session/build.h"
-#include "run/session/network_file.h"
 #include "run/session/registries.h"
 #include "trainer/state.h"
 

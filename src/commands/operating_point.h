@@ -7,7 +7,7 @@
 
 #include "inference/operating_point.h"
 #include "reporting/values.h"
-#include "run/session/decisions.h"
+#include "run/evaluation/decisions.h"
 
 namespace trainer::commands {
 

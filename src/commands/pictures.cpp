@@ -15,10 +15,10 @@
 #include "datasets/archive.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
-#include "run/session/build.h"
+#include "run/samples/open_samples.h"
+#include "run/samples/split_samples.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
-#include "run/session/split_samples.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
@@ -131,7 +131,7 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
                                 int64_t epoch) {
   const data::Pipeline pipeline(without_normalize(experiment.dataset.train_transforms), dataset.info(),
                                 {torch::kFloat32, /*channels_last=*/true});
-  const data::EpochSeeds seeds(session::augmentation_seed(experiment), epoch);
+  const data::EpochSeeds seeds(engine::augmentation_seed(static_cast<uint64_t>(experiment.seed)), epoch);
   data::Scratch scratch;
   data::PictureMemory memory;
   const auto num_values = static_cast<size_t>(c10::multiply_integers(pipeline.output_shape()));

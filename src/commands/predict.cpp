@@ -22,7 +22,7 @@
 #include "launch/world/host_resources.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
-#include "run/session/network_file.h"
+#include "run/evaluation/network_file.h"
 #include "run/session/rank_context.h"
 #include "run/session/registries.h"
 
@@ -330,7 +330,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   // The experiment of a checkpoint is not checked again, because it is complete and its data set need not be on this machine.
   const auto registries = arguments.config.empty() ? session::registries_without_check() : session::all_registries();
   const int num_threads = world::default_compute_threads().count;
-  auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);
+  auto experiment = file.load_experiment(arguments.overrides, registries, arguments.config);
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
   const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
   const auto description = session::description_of(context.experiment(), file);

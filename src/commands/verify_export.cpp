@@ -29,8 +29,9 @@
 #include "launch/world/host_resources.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
+#include "run/evaluation/file_evaluation.h"
+#include "run/samples/open_samples.h"
 #include "run/session/build.h"
-#include "run/session/evaluation.h"
 #include "run/session/rank_context.h"
 #include "run/session/registries.h"
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
-#include "config/compare.h"
+#include "config/differences.h"
 #include "report/history/metrics_file.h"
 #include "trainer/error.h"
 

@@ -15,7 +15,7 @@
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "reporting/evaluation.h"
-#include "run/session/build.h"
+#include "run/samples/open_samples.h"
 #include "trainer/error.h"
 
 namespace trainer::inspection {

@@ -19,6 +19,7 @@
 #include "inference/weights_by_name.h"
 #include "launch/world/host_resources.h"
 #include "nn/layers.h"
+#include "run/samples/open_samples.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
 #include "run/session/cached_features.h"

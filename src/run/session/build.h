@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "config/experiment.h"
-#include "datasets/registry.h"
 #include "device/placement.h"
 #include "run/session/rank_context.h"
 #include "run/session/recipe.h"
@@ -21,16 +20,11 @@ engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per
 // Like engine::make_ranks(), with the options of the experiment. Collective. Throws UsageError with the key and its place.
 engine::Ranks make_ranks(const config::Experiment& experiment, distributed::ProcessGroups& groups);
 
-engine::LoopOptions loop_options(const config::Experiment& experiment);
-
 // The number of threads of a data loader with dataloader.num_workers: auto.
 int64_t default_num_workers(const device::Placement& placement);
 
 // The options from the sections runtime, amp and dataloader.
 device::PlacementOptions placement_options(const config::Experiment& experiment);
-
-// The options of optimizer.groups, model.freeze and the keys that belong to them.
-optim::ParameterOptions parameter_options(const config::Experiment& experiment);
 
 // The recipe of a run of this experiment, without what needs its data and its other ranks. Both arguments must outlive the result. Throws
 // UsageError.
@@ -46,28 +40,8 @@ ExperimentRecord record_of(const RankContext& context, std::vector<std::string> 
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {},
                               const std::function<void(models::Model&)>& load_weights = {});
 
-// The group and the part of each training file by dataset.split, which must be set. Throws UsageError.
-struct Division {
-  std::vector<std::string> groups;
-  std::vector<data::Split> parts;
-};
-Division divide_files(const config::Experiment& experiment, const data::Dataset& files);
-
-// The seed of the random transforms of all samples.
-uint64_t augmentation_seed(const config::Experiment& experiment);
-
 // The number of images that training.overfit_batches uses for training and for validation on `world_size` ranks; empty: all. Throws
 // UsageError.
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
-
-// Opens the training and validation samples. Not collective. Throws UsageError, and DataError with the file and what to do. `logger` must
-// outlive the samples.
-engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger);
-// The same with `dataset`, the experiment's data set, whose files may be in another folder. `num_overfit`: from num_overfit_samples().
-engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                                   const std::optional<int64_t>& num_overfit = {});
-
-// Opens only one split; if it is held out from the training files, opens these. Not collective. Throws like open_samples().
-engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
 
 }  // namespace trainer::session

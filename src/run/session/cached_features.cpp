@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/signal.h"
 #include "base/text.h"
-#include "config/compare.h"
+#include "config/differences.h"
 #include "datasets/download.h"
 #include "datasets/files.h"
 #include "device/libtorch_settings.h"
@@ -183,7 +183,7 @@ struct HostRanks {
 };
 
 HostRanks host_ranks_of(const RankContext& context) {
-  const auto& infos = context.rank_infos();
+  const auto& infos = context.ranks().infos;
   HostRanks host{.size = 0};
   for (int rank = 0; rank < static_cast<int>(infos.size()); ++rank) {
     if (!distributed::same_host(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(context.rank())])) continue;
@@ -341,7 +341,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   const auto places = barrier.gather([&]() -> std::string {
     if (!is_first) return "";
     return with_remedy([&]() -> std::string {
-      const auto folder = features_folder();
+      const auto folder = fs::path(home_folder()) / "features";
       datasets::create_folders(folder);
       const auto name = name_of(request, context.experiment(), network, dataset, logger);
       if (!name.empty()) target = folder / name;
@@ -372,8 +372,6 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
 }
 
 }  // namespace
-
-fs::path features_folder() { return fs::path(home_folder()) / "features"; }
 
 std::vector<int64_t> shape_of_features(const engine::Network& network, const std::vector<int64_t>& sample_shape,
                                        const config::Experiment& experiment) {

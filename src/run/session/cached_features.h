@@ -1,17 +1,14 @@
 #pragma once
-// The outputs of frozen layers for all samples, stored in a file for the epochs of this and later runs (training.cache_features).
+// The outputs of frozen layers for all samples, stored in a file of features/ in home_folder() for the epochs of this and later runs
+// (training.cache_features).
 
 #include <cstdint>
-#include <filesystem>
 #include <vector>
 
 #include "run/session/rank_context.h"
 #include "train/engine/parts.h"
 
 namespace trainer::session {
-
-// features/ in home_folder().
-std::filesystem::path features_folder();
 
 // The shape of the features of one sample. Throws UsageError for a network that is not a models::BackboneModel or whose backbone is not
 // frozen. Leaves the network in eval mode.

@@ -294,10 +294,6 @@ models::ModelOptions* model_of(const config::Experiment& experiment, const confi
 
 }  // namespace
 
-data::DatasetFactory dataset_of(const config::Experiment& experiment) {
-  return datasets::dataset_registry().make(experiment.dataset.component);
-}
-
 void assume_channels(const config::Experiment& experiment, const models::ModelOptions* model, data::DatasetInfo& info) {
   if (!info.is_image || info.decoding.num_channels()) return;
   if (model != nullptr) info.shape.front() = model->input_shape().front();

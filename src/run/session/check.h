@@ -7,14 +7,12 @@
 
 #include "config/experiment.h"
 #include "config/problems.h"
-#include "datasets/registry.h"
+#include "run/samples/open_samples.h"
 #include "trainer/model.h"
 
 namespace trainer::session {
 
-// The data set of an experiment whose section `dataset` is consistent.
 using MakeDataset = std::function<data::DatasetFactory(const config::Experiment& experiment)>;
-data::DatasetFactory dataset_of(const config::Experiment& experiment);
 
 // For config::Registries. Sets what depends on the data set: the network's numbers of channels and outputs and its image size, the
 // transforms, the task, and whether a part of the training set is held out for validation.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "config/compare.h"
+#include "config/differences.h"
 #include "config/load.h"
 #include "distributed/agreement.h"
 #include "distributed/process_groups.h"
@@ -82,8 +82,6 @@ class RankContext {
   // One line: the ranks, and the flags or variables that set them. Empty in a run of one process.
   const std::string& ranks_source() const { return ranks_source_; }
   const engine::Ranks& ranks() const { return rank_.ranks; }
-  // The infos of all ranks, by rank.
-  const std::vector<distributed::RankInfo>& rank_infos() const { return rank_.ranks.infos; }
   distributed::StartupBarrier& barrier() { return rank_.barrier; }
   int rank() const { return rank_.number(); }
   // The index among the ranks of this host.

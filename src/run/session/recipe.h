@@ -11,11 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "base/text.h"
-#include "config/compare.h"
-#include "device/placement.h"
-#include "distributed/agreement.h"
+#include "config/differences.h"
+#include "run/rank.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
@@ -23,17 +21,6 @@
 #include "trainer/trainer.h"
 
 namespace trainer::session {
-
-// This process in a run: its device, its process groups and its log.
-struct Rank {
-  int number() const { return ranks.world->rank(); }
-
-  std::shared_ptr<Logger> logger;
-  device::Placement placement = {};
-  engine::Ranks ranks = {};
-  distributed::StartupBarrier barrier = {};
-  int local_rank = 0;  // the index among the ranks of this host
-};
 
 // What only runs with an experiment file have in their run directories and checkpoints.
 struct ExperimentRecord {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "config/compare.h"
+#include "config/differences.h"
 #include "distributed/rendezvous.h"
 #include "run/run_directory.h"
 #include "run/session/recipe.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "checkpoint/saver.h"
+#include "run/samples/open_samples.h"
 #include "run/session/build.h"
 #include "tests/testing/computing_device.h"
 #include "tests/testing/small_run.h"
@@ -98,7 +99,8 @@ Trained train(const std::vector<std::string>& overrides, const Settings& setting
   if (!settings.folder.empty()) saver.emplace(checkpoint::Store(settings.folder, /*keep_last=*/3), /*pin_memory=*/false);
   int64_t num_asked = 0;
   const auto should_stop = [&] { return settings.max_steps >= 0 && num_asked++ >= settings.max_steps; };
-  TrainingLoop loop(session::loop_options(experiment), *parts, events, should_stop, {.checkpoints = {.saver = saver ? &*saver : nullptr}});
+  TrainingLoop loop(session::recipe_of(experiment, *logger).options.loop, *parts, events, should_stop,
+                    {.checkpoints = {.saver = saver ? &*saver : nullptr}});
   if (const auto files = checkpoint::list_checkpoints(settings.folder); !files.empty()) {
     loop.resume(checkpoint::load(files.front()), files.front());
   }

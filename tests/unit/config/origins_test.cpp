@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "config/compare.h"
+#include "config/differences.h"
 #include "config/problems.h"
 #include "tests/unit/config/small_registries.h"
 

@@ -90,8 +90,7 @@ Outcome train(const std::string& model, const Overflow& overflow, const std::vec
     return std::filesystem::path("saved/step");
   };
   try {
-    TrainingLoop trainer(session::loop_options(session.context.experiment()), parts, events, [] { return false; },
-                         {.non_finite_step = save});
+    TrainingLoop trainer(session.recipe.options.loop, parts, events, [] { return false; }, {.non_finite_step = save});
     trainer.add_hook(hook);
     trainer.run();
   } catch (const AgreedError& error) {

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "run/session/shared_samples.h"
+#include "run/samples/shared_samples.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 
@@ -67,17 +67,14 @@ std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false)
     const engine::Samples samples(std::make_shared<ListedImages>(copies[rank]));
     auto train = complete();
     train.is_image = copies[rank].is_image;
+    const engine::TrainingSamples evaluated{{.train = samples}, std::nullopt};
     const engine::TrainingSamples both{
         {.train = engine::Samples(std::make_shared<ListedImages>(train)), .validation = samples},
         data::ShardedSampler({3, [order = copies[rank].order](int64_t) { return order; }}, data::ShardOptions{}),
         3};
     const bool reads = ranks.reads_data();
     try {
-      if (is_evaluation) {
-        require_same_data(barrier, ranks, reads ? &samples : nullptr);
-      } else {
-        require_same_data(barrier, ranks, reads ? &both : nullptr);
-      }
+      require_same_data(barrier, ranks, !reads ? nullptr : is_evaluation ? &evaluated : &both);
     } catch (const Error& error) {
       const std::lock_guard lock(mutex);
       EXPECT_EQ(error.exit_code(), ExitCode::kData);

@@ -31,8 +31,8 @@ std::shared_ptr<models::Model> build(const config::Experiment& experiment) {
 }
 
 std::vector<torch::Tensor> freeze(const config::Experiment& experiment, models::Model& model) {
-  return engine::freeze(parameter_options(experiment), model, "the network " + experiment.model.component.name,
-                        [&](const std::string& key) { return experiment.place_of(key); });
+  return engine::freeze(recipe_of(experiment, *make_quiet_logger()).options.parameters, model,
+                        "the network " + experiment.model.component.name, [&](const std::string& key) { return experiment.place_of(key); });
 }
 
 std::string refusal_of(const std::string& model, const std::vector<std::string>& overrides = {}) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "config/load.h"
+#include "run/samples/open_samples.h"
 #include "run/session/build.h"
 #include "run/session/registries.h"
 #include "tests/testing/temporary_folder.h"

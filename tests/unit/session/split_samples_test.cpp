@@ -1,4 +1,4 @@
-#include "run/session/split_samples.h"
+#include "run/samples/split_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

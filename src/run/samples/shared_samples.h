@@ -4,17 +4,16 @@
 #include <functional>
 
 #include "distributed/agreement.h"
-#include "run/session/recipe.h"
+#include "run/rank.h"
 #include "train/engine/parts.h"
 
 namespace trainer::session {
 
 // Collective: calls `open` on each rank that reads samples: first on local rank 0 of each host, so that it downloads and copies missing
 // files, then on the others. Sends the description of the samples to the ranks that do not read, without the names of the classes, which
-// only rank 0 needs. Throws the errors of `open`, and those of require_same_data().
+// only rank 0 needs. An evaluation opens one set, as `train` without a sampler. Throws the errors of `open`, and those of
+// require_same_data().
 engine::TrainingSamples open_together(Rank& rank, const std::function<engine::TrainingSamples()>& open);
-// The same for an evaluation, which opens only one set.
-engine::Samples open_together(Rank& rank, const std::function<engine::Samples()>& open);
 
 // Checks that all ranks have the same data: a host can have an incomplete or an older copy at the same path.
 
@@ -23,6 +22,5 @@ engine::Samples open_together(Rank& rank, const std::function<engine::Samples()>
 // that differs from rank 0, its host and an example of the difference.
 // `samples`: null on a rank that does not read them.
 void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::TrainingSamples* samples);
-void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Samples* samples);
 
 }  // namespace trainer::session

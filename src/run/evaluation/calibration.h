@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "inference/operating_point.h"
-#include "run/session/decisions.h"
-#include "run/session/evaluation.h"
+#include "run/evaluation/decisions.h"
+#include "run/evaluation/file_evaluation.h"
 #include "trainer/events.h"
 
 namespace trainer::session {

@@ -1,4 +1,4 @@
-#include "run/session/split_samples.h"
+#include "run/samples/split_samples.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "run/session/build.h"
+#include "run/samples/open_samples.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
 #include "trainer/random.h"

@@ -1,4 +1,4 @@
-#include "run/session/calibration.h"
+#include "run/evaluation/calibration.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "run/session/shared_samples.h"
+#include "run/samples/shared_samples.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,11 +71,11 @@ engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
   return samples;
 }
 
-// On a rank that does not read the samples, `from_json` makes them from the description that another rank sends.
-template <class Opened>
-Opened open_on_readers(Rank& rank, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
+}  // namespace
+
+engine::TrainingSamples open_together(Rank& rank, const std::function<engine::TrainingSamples()>& open) {
   const auto& ranks = rank.ranks;
-  std::optional<Opened> opened;
+  std::optional<engine::TrainingSamples> opened;
   for (const bool is_first_of_host : {true, false}) {
     rank.barrier.on_all_ranks([&] {
       if (ranks.reads_data() && (rank.local_rank == 0) == is_first_of_host) opened = open();
@@ -84,19 +84,9 @@ Opened open_on_readers(Rank& rank, const std::function<Opened()>& open, Opened (
   require_same_data(rank.barrier, ranks, opened ? &*opened : nullptr);
   if (ranks.reading) {
     const auto description = ranks.reading->broadcast_bytes(opened ? to_json(*opened).dump() : "");
-    if (!opened) opened = from_json(nlohmann::json::parse(description));
+    if (!opened) opened = training_samples_from(nlohmann::json::parse(description));
   }
   return std::move(*opened);
-}
-
-}  // namespace
-
-engine::TrainingSamples open_together(Rank& rank, const std::function<engine::TrainingSamples()>& open) {
-  return open_on_readers<engine::TrainingSamples>(rank, open, training_samples_from);
-}
-
-engine::Samples open_together(Rank& rank, const std::function<engine::Samples()>& open) {
-  return open_on_readers<engine::Samples>(rank, open, samples_from);
 }
 
 namespace {
@@ -175,19 +165,13 @@ void add_parts(const data::Dataset& files, const std::string& kind, std::vector<
                        }});
 }
 
-// The parts of an evaluation. Their nouns are only "image" or "sample", because the samples may be of any split.
-std::vector<Part> parts_of(const engine::Samples& samples) {
-  std::vector<Part> parts;
-  add_parts(samples.files(), "", parts);
-  return parts;
-}
-
 std::vector<Part> parts_of(const engine::TrainingSamples& samples) {
   std::vector<Part> parts;
   const auto& [train, validation] = samples.opened;
   const auto& files = train.files();
-  add_parts(files, "training ", parts);
+  add_parts(files, samples.sampler ? "training " : "", parts);  // what is evaluated may be of any split
   if (validation && &validation->files() != &files) add_parts(validation->files(), "validation ", parts);
+  if (!samples.sampler) return parts;
   const std::string item = item_of(files);
   parts.push_back({.noun = "training " + item,
                    .another = fmt::format("another order of the training {}s", item),
@@ -280,10 +264,6 @@ class Comparison {
 }  // namespace
 
 void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::TrainingSamples* samples) {
-  if (ranks.world->size() > 1) Comparison(barrier, ranks, samples ? parts_of(*samples) : std::vector<Part>()).run();
-}
-
-void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::Samples* samples) {
   if (ranks.world->size() > 1) Comparison(barrier, ranks, samples ? parts_of(*samples) : std::vector<Part>()).run();
 }
 

@@ -1,4 +1,4 @@
-#include "run/session/network_file.h"
+#include "run/evaluation/network_file.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,6 @@
 #include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/version.h"
-#include "train/engine/run_state.h"
 #include "train/task/regression.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
@@ -30,7 +29,7 @@ NetworkFile::NetworkFile(const std::filesystem::path& path)
 
 bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
 
-config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
+config::Experiment NetworkFile::own_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
   const state::View file(tree_, path_);
   if (!has_experiment()) {
     throw UsageError(fmt::format(
@@ -39,9 +38,8 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
         path_));
   }
   const auto source = path_ + ": config";
-  config::Experiment experiment;
   try {
-    experiment = load_without_plugins(file.at("config").text(), source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
+    return load_without_plugins(file.at("config").text(), source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
   } catch (const UsageError& error) {
     const auto writer = file.find("trainer_version");
     const bool is_of_the_file = std::string_view(error.what()).find(source + ':') != std::string_view::npos;
@@ -51,15 +49,11 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
                     "file with --config.",
                     error.what(), writer->text()));
   }
-  experiment.model.init_from.clear();
-  experiment.model.weights.clear();
-  return experiment;
 }
 
-config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
-                                                const config::Registries& registries) const {
-  if (config.empty()) return load_experiment(overrides, registries);
-  auto experiment = config::load(config, overrides, registries);
+config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries,
+                                                const std::filesystem::path& config) const {
+  auto experiment = config.empty() ? own_experiment(overrides, registries) : config::load(config, overrides, registries);
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
   return experiment;
@@ -71,12 +65,11 @@ std::vector<std::string> NetworkFile::target_names() const { return inference::r
 
 std::vector<int64_t> NetworkFile::sample_shape() const { return inference::read_sample_shape(tree_, path_); }
 
-std::optional<NetworkFile::Progress> NetworkFile::progress() const {
+std::optional<engine::Progress> NetworkFile::progress() const {
   const state::View file(tree_, path_);
   if (!file.find("step") || !file.find("epoch") || !file.find("samples_in_epoch")) return std::nullopt;
-  const engine::Progress progress{
+  return engine::Progress{
       .epoch = file.at("epoch").integer(), .step = file.at("step").integer(), .samples_in_epoch = file.at("samples_in_epoch").integer()};
-  return Progress{.epoch = progress.epoch_of_step(), .step = progress.step};
 }
 
 void NetworkFile::load_weights(bool averaged, torch::nn::Module& model) const { inference::load_weights(tree_, path_, averaged, model); }

@@ -1,4 +1,4 @@
-#include "config/compare.h"
+#include "config/differences.h"
 
 #include <fmt/format.h>
 

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "export/interface.h"
 #include "inference/description.h"
+#include "train/engine/run_state.h"
 #include "trainer/state.h"
 
 namespace trainer::session {
@@ -23,28 +24,24 @@ class NetworkFile {
   const std::string& path() const { return path_; }
   const state::Tree& tree() const { return tree_; }
   bool has_experiment() const;
-  // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws the errors
-  // of config::load(), and UsageError if the file contains no experiment.
-  config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
-  // The experiment of the file `config`, or the checkpoint's if `config` is empty.
-  config::Experiment load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
-                                     const config::Registries& registries) const;
+  // The experiment of a checkpoint, or of the file `config`, with these overrides, without initial weights from another file. Throws the
+  // errors of config::load(), and UsageError if the file contains no experiment.
+  config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries,
+                                     const std::filesystem::path& config = {}) const;
   // The names of a checkpoint's classes; empty if the file does not contain them.
   std::vector<std::string> class_names() const;
   // The names of the targets of a regression; empty if they have none.
   std::vector<std::string> target_names() const;
   // The shape of the samples that the network was trained on; empty if the file does not contain it.
   std::vector<int64_t> sample_shape() const;
-  // The latest step of a checkpoint.
-  struct Progress {
-    int64_t epoch = 0;
-    int64_t step = 0;
-  };
-  std::optional<Progress> progress() const;
+  // Of a checkpoint.
+  std::optional<engine::Progress> progress() const;
   // Loads the parameters and buffers, or with `averaged` the moving averages, into the network. Throws CheckpointError.
   void load_weights(bool averaged, torch::nn::Module& model) const;
 
  private:
+  config::Experiment own_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
+
   std::string path_;
   state::Tree tree_;
 };

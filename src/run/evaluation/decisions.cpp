@@ -1,4 +1,4 @@
-#include "run/session/decisions.h"
+#include "run/evaluation/decisions.h"
 
 #include <algorithm>
 #include <cmath>

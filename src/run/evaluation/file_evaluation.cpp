@@ -1,4 +1,4 @@
-#include "run/session/evaluation.h"
+#include "run/evaluation/file_evaluation.h"
 
 #include <fmt/format.h>
 
@@ -7,19 +7,19 @@
 
 #include "base/signal.h"
 #include "base/text.h"
-#include "config/compare.h"
+#include "config/differences.h"
 #include "config/load.h"
 #include "datasets/csv.h"
 #include "datasets/image_folder.h"
 #include "datasets/lmdb.h"
 #include "datasets/lmdb_file.h"
 #include "distributed/agreement.h"
+#include "run/samples/shared_samples.h"
+#include "run/samples/split_samples.h"
 #include "run/session/build.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/resume.h"
-#include "run/session/shared_samples.h"
-#include "run/session/split_samples.h"
 #include "train/task/classification.h"
 #include "train/task/multi_label.h"
 #include "trainer/error.h"
@@ -32,10 +32,12 @@ namespace {
 engine::DataSource open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
-  auto samples = open_together(context.this_rank(), [&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); });
+  auto samples = open_together(context.this_rank(), [&] {
+    return engine::TrainingSamples{{.train = open_split(experiment, evaluated->dataset, evaluated->split, logger)}, std::nullopt};
+  });
   return context.barrier().make_on_all_ranks([&] {
     return make_source(recipe_of(experiment, logger), experiment.dataset.validation_transforms, network.placement, context.ranks(),
-                       std::move(samples));
+                       std::move(samples.opened.train));
   });
 }
 
@@ -322,12 +324,12 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
   const auto registries = registries_without_check();
   try {
-    if (file.has_experiment()) return file.load_experiment(fs::path(), {}, registries);
+    if (file.has_experiment()) return file.load_experiment({}, registries);
   } catch (const UsageError&) {
     // The experiment may be from another version of this program, or need a plug-in; request.config replaces it.
     if (request.config.empty()) throw;
   }
-  return file.load_experiment(request.config, {}, registries);
+  return file.load_experiment({}, registries, request.config);
 }
 
 // To be called before the experiment is completed from its data set.
@@ -367,7 +369,7 @@ config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequ
   of_evaluation.check = [&](const config::Experiment& experiment, config::Findings& findings) {
     if (has_data(experiment)) check_components(experiment, findings, make);
   };
-  return file.load_experiment(request.config, request.overrides, of_evaluation);
+  return file.load_experiment(request.overrides, of_evaluation, request.config);
 }
 
 EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
