@@ -8,7 +8,6 @@
 #include "nn/batch_norm.h"
 #include "nn/fused_norm/gpu.h"
 #include "nn/fused_norm/kernels.h"
-#include "nn/fused_norm/passes.h"
 #include "nn/parallel.h"
 #include "nn/stored_tensor.h"
 #include "trainer/torch.h"

@@ -15,7 +15,7 @@
 #include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/version.h"
-#include "train/task/regression.h"
+#include "train/task/task.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/model.h"

@@ -20,35 +20,11 @@ std::string outermost(const std::string& name) { return name.substr(0, name.find
 
 constexpr const char* kBackbone = "backbone";
 
-// The parameters and layers that model.freeze selects.
-class Frozen {
+// The layers and parameters of a network that model.freeze and optimizer.groups name.
+class Names {
  public:
-  Frozen(const std::vector<std::string>& names, const models::Model& model, const std::string& network, const PlaceOf& place_of)
-      : names_(names) {
-    if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
-    head_ = inference::head_of(model);
-    if (!head_.empty()) return;
-    throw UsageError(fmt::format("{}: {} has no last layer for its {} outputs, so [backbone] cannot be used; list names of layers instead",
-                                 place_of("model.freeze"), network, model.num_outputs()));
-  }
-
-  bool is_backbone(const std::string& name) const { return name == kBackbone && !head_.empty(); }
-  // `name`: of a parameter or a layer.
-  bool contains(const std::string& name) const {
-    const bool is_before_head = !head_.empty() && !state::is_in(name, {head_}) && !head_.starts_with(name + '.');
-    return is_before_head || state::is_in(name, names_);
-  }
-
- private:
-  std::vector<std::string> names_;
-  std::string head_;  // not empty: everything except this layer is frozen
-};
-
-class NameCheck {
- public:
-  NameCheck(const optim::ParameterOptions& options, const models::Model& model, const Frozen& frozen, const std::string& network,
-            const PlaceOf& place_of)
-      : options_(options), frozen_(frozen), network_(network), place_of_(place_of) {
+  Names(const optim::ParameterOptions& options, const models::Model& model, const std::string& network, const PlaceOf& place_of)
+      : options_(options), network_(network), place_of_(place_of) {
     for (const auto& item : model.named_modules("", /*include_self=*/false)) layers_.insert(item.key());
     for (const auto& item : model.named_parameters()) {
       const auto& name = item.key();
@@ -56,10 +32,21 @@ class NameCheck {
       for (auto end = name.find('.'); end != std::string::npos; end = name.find('.', end + 1)) add_known(name.substr(0, end));
       add_known(name);
     }
+    if (std::ranges::find(options.freeze, kBackbone) == options.freeze.end() || model.named_children().contains(kBackbone)) return;
+    head_ = inference::head_of(model);
+    if (!head_.empty()) return;
+    throw UsageError(fmt::format("{}: {} has no last layer for its {} outputs, so [backbone] cannot be used; list names of layers instead",
+                                 place_of("model.freeze"), network, model.num_outputs()));
+  }
+
+  // Whether model.freeze selects this parameter or layer.
+  bool is_frozen(const std::string& name) const {
+    const bool is_before_head = !head_.empty() && !state::is_in(name, {head_}) && !head_.starts_with(name + '.');
+    return is_before_head || state::is_in(name, options_.freeze);
   }
 
   // Throws one error with all problems.
-  void run() {
+  void check() {
     check_names("model.freeze", options_.freeze);
     const auto& groups = options_.groups;
     for (size_t i = 0; i < groups.size(); ++i) check_names(fmt::format("optimizer.groups[{}].parameters", i), groups[i].parameters);
@@ -77,7 +64,7 @@ class NameCheck {
   void check_names(const std::string& key, const std::vector<std::string>& names) {
     for (size_t i = 0; i < names.size(); ++i) {
       const auto& name = names[i];
-      if (std::ranges::find(known_, name) != known_.end() || (key == "model.freeze" && frozen_.is_backbone(name))) continue;
+      if (std::ranges::find(known_, name) != known_.end() || (key == "model.freeze" && name == kBackbone && !head_.empty())) continue;
       const auto path = fmt::format("{}[{}]", key, i);
       if (layers_.contains(name)) {
         refuse(path, fmt::format("the layer \"{}\" of {} has no parameters; remove this name", name, network_));
@@ -103,7 +90,7 @@ class NameCheck {
     std::vector<bool> is_used(groups.size());
     bool is_any_trained = false;
     for (const auto& name : parameters_) {
-      if (frozen_.contains(name)) {
+      if (is_frozen(name)) {
         if (!options_.unfreeze_after) continue;
       } else {
         is_any_trained = true;
@@ -125,9 +112,9 @@ class NameCheck {
   }
 
   const optim::ParameterOptions& options_;
-  const Frozen& frozen_;
   const std::string& network_;
   const PlaceOf& place_of_;
+  std::string head_;  // not empty: everything except this layer is frozen
   std::set<std::string> layers_;
   std::vector<std::string> parameters_;
   std::vector<std::string> known_;  // parameters, and layers that have some
@@ -138,14 +125,14 @@ class NameCheck {
 
 std::vector<torch::Tensor> freeze(const optim::ParameterOptions& options, models::Model& model, const std::string& network,
                                   const PlaceOf& place_of) {
-  const Frozen frozen(options.freeze, model, network, place_of);
-  NameCheck(options, model, frozen, network, place_of).run();
+  Names names(options, model, network, place_of);
+  names.check();
   std::vector<torch::Tensor> parameters;
   for (const auto& item : model.named_parameters()) {
-    if (frozen.contains(item.key()) && item.value().requires_grad()) parameters.push_back(item.value().requires_grad_(false));
+    if (names.is_frozen(item.key()) && item.value().requires_grad()) parameters.push_back(item.value().requires_grad_(false));
   }
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
-    if (!frozen.contains(item.key())) continue;
+    if (!names.is_frozen(item.key())) continue;
     if (const auto layer = std::dynamic_pointer_cast<nn::BatchNorm2d>(item.value())) {
       layer->freeze_statistics();
     }

@@ -236,12 +236,7 @@ void TrainStep::divide_by_weights(int64_t num_group_samples) {
   // The gradients are divided at the end, because the weights of later micro-steps are unknown during the first backward pass.
   const torch::NoGradGuard no_grad;
   parts_.ranks.world->all_reduce(step_weight_);
-  const auto factor = static_cast<double>(num_group_samples) / step_weight_;
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : parts_.network.optimizer->parameters()) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
-  at::_foreach_mul_(gradients, factor);
+  at::_foreach_mul_(optim::gradients_of(parts_.network.optimizer->parameters()), static_cast<double>(num_group_samples) / step_weight_);
 }
 
 }  // namespace trainer::engine

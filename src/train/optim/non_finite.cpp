@@ -28,10 +28,7 @@ bool has_non_finite(const torch::Tensor& tensor) {
 
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
-  std::vector<torch::Tensor> grads;
-  for (const auto& param : parameters) {
-    if (param.grad().defined()) grads.push_back(param.grad());
-  }
+  const auto grads = gradients_of(parameters);
   const auto options = torch::dtype(torch::kFloat32);
   if (grads.empty()) return torch::zeros({}, options.device(parameters.front().device()));
   const auto device = grads.front().device();

@@ -370,16 +370,21 @@ std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std:
   return optimizer;
 }
 
+std::vector<torch::Tensor> gradients_of(const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> grads;
+  for (const auto& param : parameters) {
+    if (param.grad().defined()) grads.push_back(param.grad());
+  }
+  return grads;
+}
+
 torch::Tensor total_norm(const std::vector<torch::Tensor>& tensors) {
   return at::linalg_vector_norm(at::stack(at::_foreach_norm(tensors, 2)), 2);
 }
 
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm) {
   const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> grads;
-  for (const auto& param : parameters) {
-    if (param.grad().defined()) grads.push_back(param.grad());
-  }
+  const auto grads = gradients_of(parameters);
   if (grads.empty()) return parameters.empty() ? torch::zeros({}) : torch::zeros({}, parameters.front().options());
 
   const auto norm = total_norm(grads);

@@ -35,6 +35,8 @@ void add_sgd_options(state::Dict& group, double momentum, double dampening, doub
 void add_adam_options(state::Dict& group, double beta1, double beta2, double eps, double weight_decay, bool amsgrad, bool decoupled);
 void add_rmsprop_options(state::Dict& group, double momentum, double alpha, double eps, bool centered, double weight_decay);
 
+// The gradients of those parameters that have one.
+std::vector<torch::Tensor> gradients_of(const std::vector<torch::Tensor>& parameters);
 // Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
 // step(). Does not wait for the device.
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);

@@ -37,9 +37,6 @@ class CalibrationMeter {
 // The metrics of a validation without the loss: the built-in ones and those of add_class_metric().
 const std::vector<ClassMetric>& class_metrics();
 
-// Throws UsageError for a loss that does not take class labels.
-std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss);
-
 // The wrong predictions with the highest confidence.
 
 inline constexpr int64_t kMostMistakes = 64;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "train/task/task.h"
 #include "trainer/error.h"
 
 namespace trainer::task {

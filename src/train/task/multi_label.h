@@ -1,7 +1,6 @@
 #pragma once
 // Multi-label classification: a sample belongs to any number of classes.
 
-#include <memory>
 #include <vector>
 
 #include "trainer/events.h"
@@ -9,9 +8,6 @@
 #include "trainer/torch.h"
 
 namespace trainer::task {
-
-// Throws UsageError for a loss that does not treat each class independently.
-std::unique_ptr<Task> make_multi_label(std::unique_ptr<nn::Loss> loss);
 
 // Measurements of all samples of a validation.
 struct LabelMeasurement {

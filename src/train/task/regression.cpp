@@ -1,5 +1,3 @@
-#include "train/task/regression.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "base/text.h"
 #include "reporting/values.h"
+#include "train/task/task.h"
 #include "trainer/error.h"
 
 namespace trainer::task {

@@ -6,9 +6,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "train/task/classification.h"
-#include "train/task/multi_label.h"
-#include "train/task/regression.h"
 #include "trainer/error.h"
 
 namespace trainer::task {

@@ -9,6 +9,7 @@
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
 #include "train/task/classification.h"
+#include "train/task/task.h"
 
 namespace trainer::task {
 namespace {

@@ -11,7 +11,6 @@
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
 #include "train/task/multi_label.h"
-#include "train/task/regression.h"
 #include "train/task/task.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"

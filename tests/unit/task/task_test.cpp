@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "train/task/classification.h"
-#include "train/task/regression.h"
 #include "trainer/error.h"
 
 namespace trainer::task {
