@@ -1,27 +1,13 @@
 #include "report/page.h"
 
-#include <stdexcept>
-#include <string_view>
+#include <fmt/format.h>
+
+#include <array>
 
 #include "base/text.h"
 
 namespace trainer::report {
 namespace {
-
-// Returns JSON text for a script element, without "<", because the element would end at any "</script" in the text.
-std::string json_in_html(const history::Json& data) {
-  const auto text = data.dump(-1, ' ', false, history::Json::error_handler_t::replace);
-  std::string result;
-  result.reserve(text.size());
-  for (const char byte : text) {
-    if (byte == '<') {
-      result += "\\u003c";
-    } else {
-      result += byte;
-    }
-  }
-  return result;
-}
 
 std::string title_of(const history::Json& data) {
   const auto& runs = data.at("runs");
@@ -29,56 +15,30 @@ std::string title_of(const history::Json& data) {
   return escaped(printable_line(name) + " – training report");
 }
 
-std::string content_of(std::string_view place, const history::Json& data) {
-  if (place == "title") return title_of(data);
-  // connect-src of the Content-Security-Policy: a served page asks its server for new data; a page in a file makes no requests.
-  if (place == "connect") return data.at("live").get<bool>() ? "'self'" : "'none'";
-  if (place == "style") return std::string(kPageCss);
-  if (place == "chart_style") return std::string(kChartCss);
-  if (place == "chart_script") return std::string(kChartJs);
-  if (place == "values") return std::string(kValuesJs);
-  if (place == "curves") return std::string(kCurvesJs);
-  if (place == "classes") return std::string(kClassesJs);
-  if (place == "script") return std::string(kPageJs);
-  if (place == "data") return json_in_html(data);
-  throw std::logic_error("page.html has an unknown place: " + std::string(place));
-}
-
 }  // namespace
 
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char byte : text) {
-    switch (byte) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += byte;
-    }
+    constexpr std::string_view kSpecial = "&<>\"";
+    constexpr std::array kEntities = {"&amp;", "&lt;", "&gt;", "&quot;"};
+    const auto at = kSpecial.find(byte);
+    result += at == kSpecial.npos ? std::string(1, byte) : kEntities[at];
   }
   return result;
 }
 
 std::string make_page(const history::Json& data) {
-  std::string page;
-  std::string_view rest = kPageHtml;
-  for (auto begin = rest.find("{{"); begin != rest.npos; begin = rest.find("{{")) {
-    const auto end = rest.find("}}", begin);
-    page += rest.substr(0, begin);
-    page += content_of(rest.substr(begin + 2, end - begin - 2), data);
-    rest.remove_prefix(end + 2);
+  // The element that holds the data would end at any "</script" in its text.
+  std::string json;
+  for (const char byte : data.dump(-1, ' ', false, history::Json::error_handler_t::replace)) {
+    byte == '<' ? json += "\\u003c" : json += byte;
   }
-  return page.append(rest);
+  // connect-src of the Content-Security-Policy: a served page asks its server for new data; a page in a file makes no requests.
+  const auto* connect = data.at("live").get<bool>() ? "'self'" : "'none'";
+  return fmt::format(fmt::runtime(kPageHtml), fmt::arg("title", title_of(data)), fmt::arg("connect", connect), fmt::arg("style", kPageCss),
+                     fmt::arg("chart_style", kChartCss), fmt::arg("chart_script", kChartJs), fmt::arg("values", kValuesJs),
+                     fmt::arg("curves", kCurvesJs), fmt::arg("classes", kClassesJs), fmt::arg("script", kPageJs), fmt::arg("data", json));
 }
 
 }  // namespace trainer::report

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,23 +45,13 @@ Json series_of(const std::map<std::string, history::Series>& all, size_t max_poi
   return result;
 }
 
-Json numbers_in(const std::map<std::string, double>& values) {
-  Json result = Json::object();
-  for (const auto& [name, value] : values) result[name] = rounded(value);
-  return result;
-}
-
 // Texts come from files that others may have written: invisible characters, and those that change the direction of a line, are escaped.
 Json with_visible_text(const Json& value) {
   if (value.is_string()) return printable(value.get_ref<const std::string&>());
   if (!value.is_structured()) return value;
   Json result = value.is_array() ? Json::array() : Json::object();
   for (const auto& [key, element] : value.items()) {
-    if (value.is_array()) {
-      result.push_back(with_visible_text(element));
-    } else {
-      result[printable(key)] = with_visible_text(element);
-    }
+    value.is_array() ? result.push_back(with_visible_text(element)) : void(result[printable(key)] = with_visible_text(element));
   }
   return result;
 }
@@ -103,7 +95,8 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
   const auto names = history::names_of(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
-    Json best;
+    Json best, epoch_means = Json::object();
+    for (const auto& [name, value] : run.epoch_means) epoch_means[name] = rounded(value);
     if (run.best) {
       best = {{"metric", run.best->metric},
               {"value", rounded(run.best->value)},
@@ -125,7 +118,7 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
                             {"best", std::move(best)},
                             {"warnings", warnings_of(run)},
                             {"train", series_of(run.train, max_points)},
-                            {"epoch_means", numbers_in(run.epoch_means)},
+                            {"epoch_means", std::move(epoch_means)},
                             {"validation", series_of(run.validation, max_points)},
                             {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
                             {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)},
@@ -179,10 +172,26 @@ constexpr size_t kMostNumbers = 50;
 
 using Matrix = std::vector<std::vector<int64_t>>;
 
-// Returns an empty matrix if `rows` is not a square matrix of integers.
-Matrix read_matrix(const Json& rows) {
+// Empty if there is no such member, or if it is not a list.
+const Json& list_of(const Json& object, const char* name) {
+  static const Json kNone = Json::array();
+  const auto& list = member_of(object, name);
+  return list.is_array() ? list : kNone;
+}
+
+// Those of these members that are numbers.
+Json numbers_of(const Json& object, std::initializer_list<const char*> names) {
+  Json numbers = Json::object();
+  for (const auto* name : names) {
+    if (const auto& value = member_of(object, name); value.is_number()) numbers[name] = value;
+  }
+  return numbers;
+}
+
+// Empty if the member is not a square matrix of integers.
+Matrix matrix_of(const Json& object, const char* name) {
   Matrix matrix;
-  if (!rows.is_array()) return matrix;
+  const auto& rows = list_of(object, name);
   for (const auto& row : rows) {
     if (!row.is_array() || row.size() != rows.size() || !std::ranges::all_of(row, &Json::is_number_integer)) return {};
     matrix.push_back(row.get<std::vector<int64_t>>());
@@ -192,31 +201,15 @@ Matrix read_matrix(const Json& rows) {
 
 Json share(int64_t part, int64_t whole) { return whole > 0 ? Json(static_cast<double>(part) / static_cast<double>(whole)) : Json(); }
 
-int64_t sum_of_row(const std::vector<int64_t>& row) {
-  int64_t sum = 0;
-  for (const auto count : row) sum += count;
-  return sum;
-}
-
 Json classes_of(const Json& source) {
   auto classes = Json::array();
-  const auto& given = member_of(source, "classes");
-  if (!given.is_array()) return classes;
-  for (const auto& one : given) {
-    const auto optional = [&](const char* name) {
-      const auto value = number_of(one, name);
-      return value ? Json(*value) : Json();
-    };
-    classes.push_back({{"name", text_of(one, "name")},
-                       {"num_samples", integer_of(one, "num_samples").value_or(0)},
-                       {"recall", optional("recall")},
-                       {"precision", optional("precision")},
-                       {"f1", optional("f1")}});
-    // Only multi-label evaluations have these two.
-    for (const auto* name : {"average_precision", "threshold"}) {
-      if (const auto value = number_of(one, name)) classes.back()[name] = *value;
-    }
-    if (text_of(one, "name").empty()) classes.back()["name"] = std::to_string(classes.size() - 1);
+  for (const auto& one : list_of(source, "classes")) {
+    const auto name = text_of(one, "name");
+    Json of_class = {{"name", name.empty() ? std::to_string(classes.size()) : name},
+                     {"num_samples", integer_of(one, "num_samples").value_or(0)}};
+    // Only multi-label evaluations have the last two.
+    of_class.update(numbers_of(one, {"recall", "precision", "f1", "average_precision", "threshold"}));
+    classes.push_back(std::move(of_class));
   }
   return classes;
 }
@@ -236,22 +229,20 @@ Json pairs_of(const Matrix& matrix) {
   pairs.resize(std::min(pairs.size(), kMostPairs));
   auto result = Json::array();
   for (const auto& [actual, predicted, count] : pairs) {
-    result.push_back({{"actual", actual}, {"predicted", predicted}, {"count", count}, {"share", share(count, sum_of_row(matrix[actual]))}});
+    result.push_back({{"actual", actual},
+                      {"predicted", predicted},
+                      {"count", count},
+                      {"share", share(count, std::reduce(matrix[actual].begin(), matrix[actual].end()))}});
   }
   return result;
 }
 
-// Of the first `most` elements that have all the numbers in `names`, returns these numbers; other elements are skipped.
-Json with_numbers(const Json& elements, const std::vector<const char*>& names, size_t most) {
+// Of the first `most` elements of the list that have all the numbers in `names`, returns these numbers; other elements are skipped.
+Json with_numbers(const Json& object, const char* list, std::initializer_list<const char*> names, size_t most = 100) {
   auto result = Json::array();
-  if (!elements.is_array()) return result;
-  for (const auto& element : elements) {
+  for (const auto& element : list_of(object, list)) {
     if (result.size() == most) break;
-    Json numbers;
-    for (const auto* name : names) {
-      if (const auto& value = member_of(element, name); value.is_number()) numbers[name] = value;
-    }
-    if (numbers.size() == names.size()) result.push_back(std::move(numbers));
+    if (auto numbers = numbers_of(element, names); numbers.size() == names.size()) result.push_back(std::move(numbers));
   }
   return result;
 }
@@ -266,20 +257,15 @@ Json metrics_of(const Json& object) {
 }
 
 // The results of a regression: for each predicted number, its errors and the stored pairs of target and prediction.
-Json numbers_of(const Json& source) {
+Json regression_of(const Json& source) {
   auto result = Json::array();
-  const auto& given = member_of(source, "numbers");
-  if (!given.is_array()) return result;
-  const auto& targets = member_of(source, "targets");
-  const auto& predictions = member_of(source, "predictions");
-  const bool has_pairs = targets.is_array() && predictions.is_array() && targets.size() == predictions.size();
-  for (const auto& one : given) {
+  const auto& targets = list_of(source, "targets");
+  const auto& predictions = list_of(source, "predictions");
+  for (const auto& one : list_of(source, "numbers")) {
     if (result.size() == kMostNumbers) break;
     Json number = {{"name", text_of(one, "name")}, {"pairs", Json::array()}};
-    for (const auto* name : {"mae", "rmse", "r2"}) {
-      if (const auto value = number_of(one, name)) number[name] = *value;
-    }
-    for (size_t i = 0; has_pairs && i < targets.size(); ++i) {
+    number.update(numbers_of(one, {"mae", "rmse", "r2"}));
+    for (size_t i = 0; targets.size() == predictions.size() && i < targets.size(); ++i) {
       const auto at = [&](const Json& rows) {
         return rows[i].is_array() && result.size() < rows[i].size() ? rows[i][result.size()] : Json();
       };
@@ -294,7 +280,7 @@ Json numbers_of(const Json& source) {
 
 // `source`: the content of an evaluation.json.
 Json evaluation_from(const Json& source) {
-  const auto matrix = read_matrix(member_of(source, "confusion"));
+  const auto matrix = matrix_of(source, "confusion");
   const auto split = text_of(source, "split");
   Json result = {{"split", split.empty() ? "validation" : split},
                  {"step", integer_of(source, "step").value_or(0)},
@@ -302,13 +288,13 @@ Json evaluation_from(const Json& source) {
                  {"metrics", metrics_of(member_of(source, "metrics"))},
                  {"classes", classes_of(source)},
                  {"pairs", pairs_of(matrix)},
-                 {"calibration", with_numbers(member_of(source, "calibration"), {"confidence", "accuracy", "count"}, 100)},
-                 {"mistakes", with_numbers(member_of(source, "mistakes"), {"index", "label", "predicted", "confidence"}, kMostMistakes)}};
+                 {"calibration", with_numbers(source, "calibration", {"confidence", "accuracy", "count"})},
+                 {"mistakes", with_numbers(source, "mistakes", {"index", "label", "predicted", "confidence"}, kMostMistakes)}};
   if (!matrix.empty() && matrix.size() <= kMostMatrixClasses) result["confusion"] = matrix;
-  if (const auto together = read_matrix(member_of(source, "co_occurrence")); !together.empty() && together.size() <= kMostMatrixClasses) {
+  if (const auto together = matrix_of(source, "co_occurrence"); !together.empty() && together.size() <= kMostMatrixClasses) {
     result["co_occurrence"] = together;
   }
-  if (auto numbers = numbers_of(source); !numbers.empty()) result["numbers"] = std::move(numbers);
+  if (auto numbers = regression_of(source); !numbers.empty()) result["numbers"] = std::move(numbers);
   return result;
 }
 
@@ -327,24 +313,21 @@ Json make_calibration(const history::RunRecord& run) {
   const auto temperature = number_of(source, "temperature");
   if (!temperature) return {};
   const auto measured = [](const Json& object) {
-    Json result;
-    for (const auto* name : {"value", "low", "high"}) {
-      const auto value = number_of(object, name);
-      if (!value) return Json();
-      result[name] = *value;
-    }
-    return result;
+    auto numbers = numbers_of(object, {"value", "low", "high"});
+    return numbers.size() == 3 ? numbers : Json();
   };
   const auto& bins = member_of(source, "calibration");
   const auto& error = member_of(source, "calibration_error");
-  const auto bins_of = [&](const char* when) { return with_numbers(member_of(bins, when), {"confidence", "accuracy", "count"}, 100); };
+  const auto part = [&](const char* when) -> Json {
+    return {{"calibration", with_numbers(bins, when, {"confidence", "accuracy", "count"})}, {"error", measured(member_of(error, when))}};
+  };
   Json result = {{"temperature", *temperature},
                  {"step", integer_of(source, "step").value_or(0)},
                  {"images", text_of(source, "images")},
                  {"averaged", member_of(source, "averaged") == true},
                  {"num_samples", integer_of(source, "num_samples").value_or(0)},
-                 {"before", {{"calibration", bins_of("before")}, {"error", measured(member_of(error, "before"))}}},
-                 {"after", {{"calibration", bins_of("after")}, {"error", measured(member_of(error, "after"))}}},
+                 {"before", part("before")},
+                 {"after", part("after")},
                  {"accuracy", measured(member_of(source, "accuracy"))},
                  {"rejected", measured(member_of(source, "rejected"))},
                  {"reject_below", number_of(source, "reject_below").value_or(0)},
@@ -355,14 +338,11 @@ Json make_calibration(const history::RunRecord& run) {
                            {"misses", measured(member_of(threshold, "misses"))},
                            {"false_alarms", measured(member_of(threshold, "false_alarms"))}};
   }
-  if (const auto& classes = member_of(source, "classes"); classes.is_array()) {
-    for (const auto& one : classes) {
-      result["classes"].push_back(
-          {{"name", text_of(one, "name")},
-           {"num_samples", integer_of(one, "num_samples").value_or(0)},
-           {"average_precision", number_of(one, "average_precision").value_or(0)},
-           {"points", with_numbers(member_of(one, "precision_recall"), {"threshold", "recall", "precision"}, 100)}});
-    }
+  for (const auto& one : list_of(source, "classes")) {
+    result["classes"].push_back({{"name", text_of(one, "name")},
+                                 {"num_samples", integer_of(one, "num_samples").value_or(0)},
+                                 {"average_precision", number_of(one, "average_precision").value_or(0)},
+                                 {"points", with_numbers(one, "precision_recall", {"threshold", "recall", "precision"})}});
   }
   return result;
 }

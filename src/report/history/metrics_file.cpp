@@ -20,33 +20,6 @@ namespace {
 
 // Keys that identify a line; the others are measurements.
 constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
-constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
-
-// Python writes NaN and Infinity, which are not valid JSON; they become null.
-std::string with_null_for_not_finite(std::string_view line) {
-  std::string result;
-  bool in_text = false;
-  while (!line.empty()) {
-    const auto word = std::ranges::find_if(kNotFinite, [&](std::string_view candidate) { return !in_text && line.starts_with(candidate); });
-    if (word != kNotFinite.end()) {
-      result += "null";
-      line.remove_prefix(word->size());
-      continue;
-    }
-    const size_t length = in_text && line.front() == '\\' ? std::min<size_t>(2, line.size()) : 1;
-    if (line.front() == '"') in_text = !in_text;
-    result += line.substr(0, length);
-    line.remove_prefix(length);
-  }
-  return result;
-}
-
-// Returns a discarded value if the line is not a JSON object. Throws like parse_json().
-Json parse_line(std::string_view line, const std::filesystem::path& file) {
-  auto event = parse_json(line, file);
-  if (event.is_discarded()) event = Json::parse(with_null_for_not_finite(line), nullptr, /*allow_exceptions=*/false);
-  return event.is_object() ? event : Json(Json::value_t::discarded);
-}
 
 // The time of a training event, if the line has the form in which runs write it; not set for other lines.
 std::optional<double> time_of_train(std::string_view line) {
@@ -90,22 +63,22 @@ class MetricsReader {
       return;
     }
     parse_pending();
-    on_event(parse_line(line, file_));
+    on_event(parse_json(line, file_));
   }
 
   void parse_pending() {
-    if (!pending_.empty()) on_event(parse_line(pending_, file_));
+    if (!pending_.empty()) on_event(parse_json(pending_, file_));
     pending_ = {};
   }
 
   void on_event(const Json& event) {
-    if (event.is_discarded()) return;
+    if (!event.is_object()) return;
     const auto kind = text_of(event, "event");
     // A resumed run repeats the event of its checkpoint, without its durations (Jsonl::on_start); it is not a new event.
     if (kind == "checkpoint" && member_of(event, "seconds").is_null()) return;
     const auto now = number_of(event, "time").value_or(run_.updated);
     if (kind == "start" || kind == "resume") {
-      begin_session(event, now, kind == "resume");
+      begin_session(event, now);
       run_.updated = now;
     } else {
       advance_to(now);
@@ -132,15 +105,13 @@ class MetricsReader {
     run_.updated = now;
   }
 
-  void begin_session(const Json& event, double now, bool is_resumed) {
+  void begin_session(const Json& event, double now) {
     if (run_.started == 0) run_.started = now;
     run_.state = State::kFailed;  // unless an event "end" follows
     run_.message.clear();
-    if (is_resumed) run_.resumed_at.push_back(integer_of(event, "step").value_or(0));
     run_.num_epochs = integer_of(event, "num_epochs").value_or(0);
     run_.num_steps = integer_of(event, "num_steps").value_or(0);
     run_.steps_per_epoch = integer_of(event, "steps_per_epoch").value_or(0);
-    run_.global_batch_size = integer_of(event, "global_batch_size").value_or(0);
     run_.num_parameters = integer_of(event, "num_parameters").value_or(0);
     run_.monitor = text_of(event, "monitor");
     run_.higher_is_better = text_of(event, "mode") == "max";

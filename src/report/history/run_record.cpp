@@ -46,19 +46,13 @@ std::optional<Best> find_best(const RunRecord& run) {
   return Best{.metric = metric, .value = values[*best], .higher_is_better = run.higher_is_better, .epoch = epoch, .step = steps[*best]};
 }
 
-std::vector<std::string> read_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 // The training metrics in the last whole line of metrics.csv.
 std::map<std::string, double> read_epoch_means(const std::string& table) {
-  const auto lines = read_lines(table.substr(0, table.rfind('\n') + 1));
-  if (lines.size() < 2) return {};
-  std::istringstream names(lines.front());
-  std::istringstream cells(lines.back());
+  std::istringstream lines(table.substr(0, table.rfind('\n') + 1));
+  std::string header, last;
+  std::getline(lines, header);
+  for (std::string line; std::getline(lines, line);) last = line;
+  std::istringstream names(header), cells(last);
   std::map<std::string, double> means;
   const std::string prefix = "train_";
   for (std::string name, cell; std::getline(names, name, ',') && std::getline(cells, cell, ',');) {
@@ -113,7 +107,6 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
   const bool is_running = is_locked(folder / ".lock");
   run.config = read_if_there(folder / "config.yaml");
   run.environment = read_json(folder / "environment.json");
-  run.summary = read_json(folder / "summary.json");
   if (detail == Detail::kAll) {
     run.evaluation = read_json(folder / "evaluation.json");
     run.best_evaluation = read_json(folder / "best_evaluation.json");
@@ -128,8 +121,8 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
 
 std::string version_of(const std::filesystem::path& folder) {
   std::string version = is_locked(folder / ".lock") ? "running" : "ended";
-  for (const char* name : {"metrics.jsonl", "metrics.csv", "summary.json", "evaluation.json", "best_evaluation.json", "calibration.json",
-                           "environment.json", "config.yaml"}) {
+  for (const char* name :
+       {"metrics.jsonl", "metrics.csv", "evaluation.json", "best_evaluation.json", "calibration.json", "environment.json", "config.yaml"}) {
     std::error_code missing;
     const auto size = std::filesystem::file_size(folder / name, missing);
     const auto time = std::filesystem::last_write_time(folder / name, missing).time_since_epoch().count();

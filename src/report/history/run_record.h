@@ -53,7 +53,6 @@ struct RunRecord {
   int64_t num_epochs = 0;       // of the whole training; 0: not known
   int64_t num_steps = 0;        // of the whole training, if its length is set in steps; 0: not known
   int64_t steps_per_epoch = 0;  // 0: not known
-  int64_t global_batch_size = 0;
   int64_t num_parameters = 0;
   double started = 0;            // Unix seconds
   double updated = 0;            // Unix seconds of the latest event
@@ -67,9 +66,7 @@ struct RunRecord {
   std::map<std::string, double> epoch_means;  // the training metrics of the last whole epoch
   std::map<std::string, Series> validation;   // "loss", "top1", "ema_top1"
   std::vector<Warning> warnings;
-  std::vector<int64_t> resumed_at;  // the steps after which the run was resumed
-  Json environment;                 // this and the next four: the content of the JSON file of that name; null if missing or damaged
-  Json summary;
+  Json environment;  // this and the next three: the content of the JSON file of that name; null if missing or damaged
   Json evaluation;
   Json best_evaluation;
   Json calibration;
