@@ -132,28 +132,18 @@ class Console : public Sink {
   void on_warning(const WarningEvent& event) override { logger_.warn("{}", event.message); }
 
   void on_validation(const ValidationEvent& event) override {
-    const auto fields = validation_fields(event);
-    const bool is_in_table = table_ && !event.is_within_epoch;
-    if (is_in_table) {
-      log_to_files(fields);
-    } else {
-      log(fields);
-    }
+    log(validation_fields(event), table_ && !event.is_within_epoch ? On::kFiles : On::kTerminalToo);
   }
 
   void on_checkpoint(const CheckpointEvent& event) override {
-    const Fields fields = {{"checkpoint"},
-                           {event.file},
-                           {format_bytes(event.num_bytes)},
-                           {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
-    auto details = fields;
-    if (!event.removed.empty()) details.push_back({"removed " + join(event.removed, ", "), 0});
-    log_to_files(details);
-    if (table_ && !options_.is_verbose) return;
-    const auto& shown = options_.is_verbose ? details : fields;
-    auto with_short_name = shown;
+    Fields fields = {{"checkpoint"},
+                     {event.file},
+                     {format_bytes(event.num_bytes)},
+                     {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
+    if (!event.removed.empty()) fields.push_back({"removed " + join(event.removed, ", "), 0});
+    auto with_short_name = fields;
     with_short_name[1].text = std::filesystem::path(event.file).filename().string();
-    log_to_terminal(shown, with_short_name);
+    log(fields, table_ && !options_.is_verbose ? On::kFiles : On::kTerminalToo, with_short_name);
   }
 
   // Until the next interval ends, the bar shows the latest values with the number of the current epoch.
@@ -174,20 +164,17 @@ class Console : public Sink {
         {event.reason}, {counted(event.step, "step")}, {format_seconds(event.seconds)}, {format_rate(event.images_per_second) + " img/s"}};
     // The error that ended a run is logged elsewhere.
     if (event.reason != "failed" && !event.message.empty()) fields.push_back({event.message});
-    log_end(fields);
+    log(fields, On::kQuietTerminalToo);
     if (event.final_validation && event.best_validation) {
-      const Fields values = {{event.monitor},
-                             {"final " + monitored(event.monitor, *event.final_validation)},
-                             {fmt::format("best {} in epoch {}, step {}", monitored(event.monitor, *event.best_validation),
-                                          event.best_validation->epoch + 1, event.best_validation->step)}};
-      log_end(values);
+      log({{event.monitor},
+           {"final " + monitored(event.monitor, *event.final_validation)},
+           {fmt::format("best {} in epoch {}, step {}", monitored(event.monitor, *event.best_validation), event.best_validation->epoch + 1,
+                        event.best_validation->step)}},
+          On::kQuietTerminalToo);
     }
     if (!options_.what_next) return;
-    // These lines are not shortened or wrapped, because people copy the commands.
-    for (const auto& line : options_.what_next(event)) {
-      log_to_files(line);
-      if (terminal_) log_to(*terminal_, line);
-    }
+    // A line of one field is not shortened or wrapped, because people copy the commands.
+    for (const auto& line : options_.what_next(event)) log({{line}});
   }
 
  private:
@@ -204,55 +191,28 @@ class Console : public Sink {
   // Only files get lines of progress if the terminal has a bar or none are wanted there.
   void log_progress(const Fields& fields) {
     progress_logged_at_ = ProgressBar::Clock::now();
-    log_to_files(fields);
-    if (options_.progress == Progress::kPlain) log_to_terminal(fields, fields);
+    log(fields, options_.progress == Progress::kPlain ? On::kTerminalToo : On::kFiles);
   }
 
-  // Files get the whole line, a terminal the fields that fit into its width.
-  void log(const Fields& fields) {
-    log_to_files(fields);
-    log_to_terminal(fields, fields);
-  }
+  enum class On { kFiles, kTerminalToo, kQuietTerminalToo };
 
-  // `shorter`: used instead if `fields` do not fit even without those that may be omitted.
-  void log_to_terminal(const Fields& fields, const Fields& shorter) {
-    if (!terminal_ || options_.is_quiet) return;
-    const auto width = line_width(stderr);
-    if (!width) {
-      log_to(*terminal_, to_line(fields));
-      return;
-    }
-    const auto line = to_line(fitted(fields, *width));
-    log_to(*terminal_, line.size() <= *width ? line : wrapped(fitted(shorter, *width), *width));
-  }
-
-  void log_to_files(const Fields& fields) { log_to_files(to_line(fields)); }
-
-  void log_to_files(const std::string& line) {
-    for (const auto& sink : logger_.sinks()) {
-      if (sink != terminal_) log_to(*sink, line);
-    }
-  }
-
-  // Logs a line about the end of the run; a quiet console shows it too.
-  void log_end(const Fields& fields) {
+  // Files get the whole line, a terminal the fields that fit into its width, or several lines if no more may be omitted. `shorter`: for a
+  // terminal if `fields` would need several lines.
+  void log(const Fields& fields, On on = On::kTerminalToo, const Fields& shorter = {}) {
     const auto line = to_line(fields);
-    const auto width = line_width(stderr);
-    log_end(line, width && line.size() > *width ? wrapped(fields, *width) : line);
-  }
-
-  void log_end(const std::string& line, const std::string& on_terminal) {
-    log_to_files(line);
-    if (terminal_ && (options_.is_quiet || terminal_->should_log(spdlog::level::info))) write_to(*terminal_, on_terminal);
-  }
-
-  void log_to(spdlog::sinks::sink& sink, const std::string& line) {
-    if (sink.should_log(spdlog::level::info)) write_to(sink, line);
-  }
-
-  void write_to(spdlog::sinks::sink& sink, const std::string& line) {
-    sink.log(spdlog::details::log_msg(logger_.name(), spdlog::level::info, line));
-    sink.flush();
+    for (const auto& sink : logger_.sinks()) {
+      const bool is_terminal = sink == terminal_;
+      if (is_terminal && (on == On::kFiles || (options_.is_quiet && on != On::kQuietTerminalToo))) continue;
+      // The terminal of a quiet console does not accept this level.
+      if (!sink->should_log(spdlog::level::info) && !(is_terminal && options_.is_quiet)) continue;
+      auto shown = line;
+      if (const auto width = is_terminal ? line_width(stderr) : std::nullopt) {
+        shown = to_line(fitted(fields, *width));
+        if (shown.size() > *width) shown = wrapped(fitted(shorter.empty() ? fields : shorter, *width), *width);
+      }
+      sink->log(spdlog::details::log_msg(logger_.name(), spdlog::level::info, shown));
+      sink->flush();
+    }
   }
 
   Logger& logger_;

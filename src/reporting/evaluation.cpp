@@ -16,12 +16,6 @@ constexpr size_t kMostClassesOfFile = 200;
 
 double fraction(int64_t part, int64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
 
-Json metrics_object(const Metrics& metrics) {
-  auto object = Json::object();
-  add_metrics(object, metrics);
-  return object;
-}
-
 // `width`: the number of values in a row.
 template <class T>
 Json rows_of(const std::vector<T>& values, size_t width) {
@@ -94,7 +88,7 @@ class EvaluationFile : public Sink {
     if ((num_classes == 0 && event.numbers.numbers.empty()) || (which_ == Validations::kBest && !event.is_best)) return;
     const bool with_confusion = num_classes <= kMostClassesOfFile;
     try {
-      write_file_atomically(file_, to_json_text({.event = event, .output_names = output_names_}, with_confusion) + '\n');
+      write_file_atomically(file_, to_text(to_json(Evaluation{.event = event, .output_names = output_names_}, with_confusion)) + '\n');
     } catch (const Error& error) {
       logger_.warn("{}; training continues; `trainer eval` with a checkpoint gives the same results", error.what());
     }
@@ -148,15 +142,14 @@ Json to_json(const Evaluation& evaluation, bool with_confusion) {
                  {"epoch", event.epoch},
                  {"step", event.step},
                  {"num_samples", event.num_samples},
-                 {"metrics", metrics_object(event.metrics)}};
-  if (!event.ema_metrics.empty()) object["ema_metrics"] = metrics_object(event.ema_metrics);
+                 {"metrics", Json::object()}};
+  add_metrics(object["metrics"], event.metrics);
+  if (!event.ema_metrics.empty()) add_metrics(object["ema_metrics"], event.ema_metrics);
   if (!event.classes.confusion.empty()) add_class_results(object, evaluation, with_confusion);
   if (!event.labels.classes.empty()) add_label_results(object, evaluation, with_confusion);
   if (!event.numbers.numbers.empty()) add_number_results(object, evaluation);
   return object;
 }
-
-std::string to_json_text(const Evaluation& evaluation, bool with_confusion) { return to_text(to_json(evaluation, with_confusion)); }
 
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger) {

@@ -38,7 +38,5 @@ Json to_json(const std::vector<CalibrationBin>& bins);
 // Results of classes, labels or numbers are omitted if the evaluation has none. `with_confusion`: whether to include the matrix of
 // confusion or co-occurrence.
 Json to_json(const Evaluation& evaluation, bool with_confusion = true);
-// The same as one line.
-std::string to_json_text(const Evaluation& evaluation, bool with_confusion = true);
 
 }  // namespace trainer::reporting

@@ -49,19 +49,19 @@ std::string make_record(std::string_view data) {
   return record;
 }
 
-EventFile::EventFile(const std::filesystem::path& file, double time) : file_(file) {
+std::string make_version_event(double time) {
   std::string event;
   append_double(event, 1, time);
   append_bytes(event, 3, "brain.Event:2");
-  file_.write(make_record(event));
+  return make_record(event);
 }
 
-void EventFile::write(double time, int64_t step, const EventValues& values) {
+std::string make_event(double time, int64_t step, const EventValues& values) {
   std::string event;
   append_double(event, 1, time);
   append_int64(event, 2, step);
   append_bytes(event, 5, values.bytes());
-  file_.write(make_record(event));
+  return make_record(event);
 }
 
 namespace {

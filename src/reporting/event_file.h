@@ -1,13 +1,11 @@
 #pragma once
-// TensorBoard's event files, written without protobuf: TFRecords (tensorflow/core/lib/io/record_writer.cc), each holding one Event
-// (tensorflow/core/util/event.proto) in protobuf's wire format.
+// The content of TensorBoard's event files, written without protobuf: TFRecords (tensorflow/core/lib/io/record_writer.cc), each holding one
+// Event (tensorflow/core/util/event.proto) in protobuf's wire format.
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
 #include "trainer/events.h"
 
 namespace trainer::reporting {
@@ -33,15 +31,8 @@ uint32_t crc32c(std::string_view bytes);
 // A TFRecord: the length of `data` and its masked checksum, then `data` and its masked checksum; numbers are little-endian.
 std::string make_record(std::string_view data);
 
-class EventFile {
- public:
-  // Creates the file with the version event. Times are in Unix seconds. Throws Error if the file cannot be written.
-  EventFile(const std::filesystem::path& file, double time);
-  // Writes one event with all of `values`, and passes it to the operating system before returning.
-  void write(double time, int64_t step, const EventValues& values);
-
- private:
-  LineFile file_;
-};
+// The record of an event with all of `values`, and the record with which a file begins. Times are in Unix seconds.
+std::string make_event(double time, int64_t step, const EventValues& values);
+std::string make_version_event(double time);
 
 }  // namespace trainer::reporting

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "reporting/values.h"
 
@@ -75,7 +74,6 @@ namespace {
 constexpr size_t kGap = 2;          // columns between two cells, and before the first one, for the mark of the best epoch
 constexpr size_t kMetricWidth = 7;  // "100.00%", "1.2e-07"
 constexpr const char* kNone = "-";
-constexpr int kAlways = std::numeric_limits<int>::max();
 
 // Columns with the lowest importance are omitted first on a narrow terminal. Earlier metrics are more important than later ones.
 enum ColumnImportance : int {
@@ -106,7 +104,7 @@ std::string group_title(std::string name, size_t width) {
 std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) const {
   std::vector<Column> columns;
   const auto total = std::to_string(event.num_epochs);
-  columns.push_back({"", "epoch", std::max<size_t>(2 * total.size() + 1, 5), kAlways, fmt::format("{}/{}", event.epoch + 1, total)});
+  columns.push_back({"", "epoch", std::max<size_t>(2 * total.size() + 1, 5), Field::kAlways, fmt::format("{}/{}", event.epoch + 1, total)});
   // `first`, `second` and `further`: the importance of the first metric, of the second, and of the others.
   const auto add = [&](const char* group, const std::vector<MetricInfo>& infos, const Metrics* metrics, int first, int second,
                        int further) {
@@ -151,18 +149,11 @@ std::string EpochTable::heading(const std::vector<Column>& columns) const {
 
 std::string EpochTable::lines(const EpochEvent& event, size_t width) {
   auto columns = columns_of(event);
-  const auto width_of_all = [&] {
+  omit_least_important(columns, width, [](const std::vector<Column>& all) {
     size_t sum = 0;
-    for (const auto& column : columns) sum += kGap + column.width;
+    for (const auto& column : all) sum += kGap + column.width;
     return sum;
-  };
-  while (width_of_all() > width) {
-    // The search is backwards in order to find the last of equally important columns.
-    const auto least = std::min_element(columns.rbegin(), columns.rend(),
-                                        [](const Column& one, const Column& other) { return one.importance < other.importance; });
-    if (least->importance == kAlways) break;
-    columns.erase(std::next(least).base());
-  }
+  });
   std::string result;
   if (auto now = heading(columns); now != heading_) result = heading_ = std::move(now);
   const bool is_best = event.validation && event.validation->is_best;

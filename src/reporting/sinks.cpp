@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <fstream>
 #include <map>
-#include <string_view>
+#include <sstream>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -29,11 +28,10 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-class Summary : public Sink {
- public:
-  explicit Summary(const std::filesystem::path& file) : file_(file) {}
+}  // namespace
 
-  void on_end(const EndEvent& event) override {
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) {
+  return std::make_unique<AtEnd>([file](const EndEvent& event) {
     Json summary;
     summary["reason"] = event.reason;
     if (!event.message.empty()) summary["message"] = event.message;
@@ -42,16 +40,9 @@ class Summary : public Sink {
     add_monitor(summary, event);
     if (event.final_validation) summary["final"] = validation_object(*event.final_validation);
     if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
-    write_file_atomically(file_, to_text(summary, 2) + '\n');
-  }
-
- private:
-  std::filesystem::path file_;
-};
-
-}  // namespace
-
-std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) { return std::make_unique<Summary>(file); }
+    write_file_atomically(file, to_text(summary, 2) + '\n');
+  });
+}
 
 namespace {
 
@@ -67,15 +58,12 @@ std::vector<std::string> make_header(const MetricColumns& columns) {
 }
 
 std::vector<std::string> read_header(const std::filesystem::path& file) {
-  std::ifstream stream(file);
   std::string line;
+  std::ifstream stream(file);
   std::getline(stream, line);
+  std::istringstream names(line);
   std::vector<std::string> header;
-  for (size_t begin = 0; begin <= line.size();) {
-    const size_t end = std::min(line.find(',', begin), line.size());
-    header.push_back(line.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (std::string name; std::getline(names, name, ',');) header.push_back(name);
   return header;
 }
 

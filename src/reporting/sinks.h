@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +30,7 @@ struct ConsoleOptions {
   MetricColumns metrics = {};               // of the table; without validation metrics if nothing is validated
   bool with_ema = false;                    // whether the table has columns for the averaged parameters
   bool is_quiet = false;                    // stderr shows only warnings, errors and the result at the end of the run
-  bool is_verbose = false;                  // stderr shows the checkpoints with kBar too, and the files that they replaced
+  bool is_verbose = false;                  // stderr shows the checkpoints with kBar too
   std::chrono::seconds longest_silence{5};  // between two lines of a validation
   // Returns lines that tell the user what to do next, to be printed after the results at the end of the run.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
@@ -61,6 +60,16 @@ std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validat
 // An event file for TensorBoard in `folder`, which is created if needed, with a name that sorts after those of the existing files. The x
 // axis is the step. The name of the file is added to `written`, which may be null.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, WrittenFiles* written = nullptr);
+
+// Calls a function at the end of the run.
+class AtEnd : public Sink {
+ public:
+  explicit AtEnd(std::function<void(const EndEvent& event)> act) : act_(std::move(act)) {}
+  void on_end(const EndEvent& event) override { act_(event); }
+
+ private:
+  std::function<void(const EndEvent& event)> act_;
+};
 
 // Passes every event to every sink, in the order in which the sinks were added. Calls `check`, if there is one, before each event but the
 // progress between two events, which no file records; if it throws, no sink receives the event.

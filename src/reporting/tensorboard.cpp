@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/file.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
 #include "reporting/values.h"
@@ -49,7 +50,7 @@ void add_scalars(EventValues& values, const std::string& prefix, const Metrics& 
 
 class Tensorboard : public Sink {
  public:
-  Tensorboard(const std::filesystem::path& file, double time) : file_(file, time) {}
+  Tensorboard(const std::filesystem::path& file, double time) : file_(file) { file_.write(make_version_event(time)); }
 
   void on_train(const TrainEvent& event) override {
     EventValues values;
@@ -75,10 +76,10 @@ class Tensorboard : public Sink {
 
  private:
   void write(int64_t step, const EventValues& values) {
-    if (!values.is_empty()) file_.write(unix_seconds(), step, values);
+    if (!values.is_empty()) file_.write(make_event(unix_seconds(), step, values));
   }
 
-  EventFile file_;
+  LineFile file_;
 };
 
 }  // namespace

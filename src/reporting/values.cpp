@@ -4,12 +4,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iterator>
 #include <string_view>
-#include <utility>
 
 #include "base/text.h"
 
@@ -70,13 +68,7 @@ std::string to_line(const Fields& fields) {
 }
 
 Fields fitted(Fields fields, size_t width) {
-  while (to_line(fields).size() > width) {
-    // The search is backwards in order to find the last of equally important fields.
-    const auto least = std::min_element(fields.rbegin(), fields.rend(),
-                                        [](const Field& one, const Field& other) { return one.importance < other.importance; });
-    if (least->importance == Field::kAlways) break;
-    fields.erase(std::next(least).base());
-  }
+  omit_least_important(fields, width, [](const Fields& all) { return to_line(all).size(); });
   return fields;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 // Formats values for the console and as JSON.
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,6 +39,17 @@ struct Field {
 using Fields = std::vector<Field>;
 
 std::string to_line(const Fields& fields);
+
+// Omits the least important items (of equal ones the last) until `width_of(items)` is at most `width`, or all others are needed.
+template <class Item, class WidthOf>
+void omit_least_important(std::vector<Item>& items, size_t width, const WidthOf& width_of) {
+  while (width_of(items) > width) {
+    const auto least = std::min_element(items.rbegin(), items.rend(),
+                                        [](const Item& one, const Item& other) { return one.importance < other.importance; });
+    if (least->importance == Field::kAlways) return;
+    items.erase(std::next(least).base());
+  }
+}
 
 // While the line is longer than `width`, omits the least important field (of equal ones the last).
 Fields fitted(Fields fields, size_t width);

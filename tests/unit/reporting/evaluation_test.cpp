@@ -34,11 +34,12 @@ TEST(Evaluation, HasMetricsAndClasses) {
                 {"name": "1", "num_samples": 4, "recall": 0.5, "precision": 0.6666666666666666, "f1": 0.5714285714285714}],
     "confusion": [[3, 1], [2, 2]], "calibration": [{"confidence": 0.5, "accuracy": 0.25, "count": 8}],
     "mistakes": [{"index": 5, "label": 0, "predicted": 1, "confidence": 0.75}]})");
-  EXPECT_EQ(nlohmann::json::parse(to_json_text({.split = "train", .event = two_classes(), .output_names = {"cat"}})), expected);
+  EXPECT_EQ(nlohmann::json::parse(to_text(to_json(Evaluation{.split = "train", .event = two_classes(), .output_names = {"cat"}}))),
+            expected);
 }
 
 TEST(Evaluation, WithoutClassesHasOnlyMetrics) {
-  EXPECT_EQ(to_json_text({.event = {.metrics = {loss(0.5)}, .num_samples = 3}}),
+  EXPECT_EQ(to_text(to_json(Evaluation{.event = {.metrics = {loss(0.5)}, .num_samples = 3}})),
             R"({"split":"validation","epoch":0,"step":0,"num_samples":3,"metrics":{"loss":0.5}})");
 }
 
@@ -57,7 +58,7 @@ TEST(Evaluation, TheFileHasTheLatestValidationWithClasses) {
   sink->on_validation({.metrics = {loss(0.5)}});
   EXPECT_FALSE(std::filesystem::exists(file));
   sink->on_validation(two_classes());
-  EXPECT_EQ(read_file(file), to_json_text({.event = two_classes(), .output_names = {"cat", "dog"}}) + '\n');
+  EXPECT_EQ(read_file(file), to_text(to_json(Evaluation{.event = two_classes(), .output_names = {"cat", "dog"}})) + '\n');
   auto later = two_classes();
   later.step = 40;
   sink->on_validation(later);

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "base/file.h"
 #include "reporting/sinks.h"
 #include "tests/testing/hex.h"
 #include "tests/testing/metrics.h"
@@ -36,19 +37,14 @@ TEST(EventFile, ARecordIsLengthDataAndTheirMaskedChecksums) {
 }
 
 TEST(EventFile, HasTheBytesThatTensorboardWrites) {
-  const testing::TemporaryFolder folder;
-  const auto path = folder.path() / "events.out.tfevents.1.host.2";
-  EventFile file(path, 1700000000.5);
-  const std::string version = "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110";
-  EXPECT_EQ(testing::hex_of(read_file(path)), version);
+  EXPECT_EQ(testing::hex_of(make_version_event(1700000000.5)),
+            "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110");
   EventValues values;
   values.add_scalar("train/loss", 1.5);
   values.add_scalar("train/lr", 0.1);
-  file.write(1700000001.25, 300, values);
-  EXPECT_EQ(testing::hex_of(read_file(path)),
-            version +
-                "3200000000000000241956ec0900005040fc54d94110ac022a240a110a0a747261696e2f6c6f7373150000c03f0a0f0a08747261696e2f"
-                "6c7215cdcccc3d555fc883");
+  EXPECT_EQ(testing::hex_of(make_event(1700000001.25, 300, values)),
+            "3200000000000000241956ec0900005040fc54d94110ac022a240a110a0a747261696e2f6c6f7373150000c03f0a0f0a08747261696e2f"
+            "6c7215cdcccc3d555fc883");
 }
 
 TEST(EventFile, HistogramHasTheBytesThatPythonWrites) {
