@@ -46,13 +46,11 @@ uint64_t hash_of_pixels(const data::ImageView& image) {
 bool is_constant(const data::ImageView& image) {
   const auto bytes = bytes_of(image);
   const auto channels = static_cast<size_t>(image.channels);
-  if (image.order == data::PixelOrder::kInterleaved) {
-    const auto of_pixel = channels * (image.values == nullptr ? 1 : sizeof(float));
-    return std::memcmp(bytes.data(), bytes.data() + of_pixel, bytes.size() - of_pixel) == 0;
-  }
-  const size_t plane = bytes.size() / channels;
-  for (size_t c = 0; c < channels; ++c) {
-    if (std::memcmp(image.pixels + c * plane, image.pixels + c * plane + 1, plane - 1) != 0) return false;
+  const bool is_planar = image.order == data::PixelOrder::kPlanar;
+  const size_t plane = is_planar ? bytes.size() / channels : bytes.size();
+  const size_t of_pixel = is_planar ? 1 : channels * (image.values == nullptr ? 1 : sizeof(float));
+  for (size_t begin = 0; begin < bytes.size(); begin += plane) {
+    if (std::memcmp(&bytes[begin], &bytes[begin] + of_pixel, plane - of_pixel) != 0) return false;
   }
   return true;
 }

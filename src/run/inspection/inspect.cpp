@@ -35,6 +35,7 @@ namespace {
 
 // Stands for an unknown number of samples when only the batch sizes of a plan are needed; more than any batch has.
 constexpr int64_t kManySamples = int64_t{1} << 40;
+constexpr int64_t kMostLrPoints = 400;
 
 // A data set that is not opened, because its numbers of samples are known without files (data::DatasetFactory::sizes).
 class DescribedDataset : public data::Dataset {
@@ -67,8 +68,7 @@ struct Sizes {
 // Runs the checks that need only sections of the experiment that could be read.
 class Inspector {
  public:
-  Inspector(Inspection& result, int world_size, int64_t num_lr_points)
-      : result_(result), world_size_(world_size), num_lr_points_(num_lr_points), logger_(make_quiet_logger()) {}
+  Inspector(Inspection& result, int world_size) : result_(result), world_size_(world_size), logger_(make_quiet_logger()) {}
 
   config::Experiment complete(config::Experiment experiment, const config::Findings& findings) {
     if (findings.are_consistent({"dataset", "model"})) assume_classes(experiment);
@@ -189,7 +189,7 @@ class Inspector {
     const auto schedule = session::make_lr_schedule(session::recipe_of(experiment, *logger_), plan);
     const double base_lr = optim::optimizer_registry().make(experiment.optimizer.component, {})->base_lr();
     const int64_t last = plan.total_steps - 1;
-    const int64_t count = std::min(plan.total_steps, num_lr_points_);
+    const int64_t count = std::min(plan.total_steps, kMostLrPoints);
     for (int64_t i = 0; i < count; ++i) {
       const int64_t step =
           count > 1 ? static_cast<int64_t>(static_cast<double>(last) * static_cast<double>(i) / static_cast<double>(count - 1)) : 0;
@@ -311,7 +311,6 @@ class Inspector {
 
   Inspection& result_;
   int world_size_;
-  int64_t num_lr_points_;
   std::shared_ptr<Logger> logger_;
   std::optional<Sizes> sizes_;
   data::DatasetInfo info_;
@@ -321,10 +320,9 @@ class Inspector {
 
 }  // namespace
 
-Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring,
-                   int64_t num_lr_points) {
+Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring) {
   Inspection result;
-  Inspector inspector(result, world_size, num_lr_points);
+  Inspector inspector(result, world_size);
   auto registries = session::all_registries();
   registries.complete = [&](const auto& experiment, const auto& findings) { return inspector.complete(experiment, findings); };
   registries.check = [&](const auto& experiment, auto& findings) { inspector.check(experiment, findings); };
@@ -437,10 +435,6 @@ std::vector<int64_t> times_without_inner(const std::vector<ProfiledEvent>& event
   return times;
 }
 
-std::string title_of(const ProfiledEvent& event) { return event.name.starts_with(kStepPrefix) ? kOutside : event.name; }
-
-double percent_of(int64_t part, int64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
-
 }  // namespace
 
 std::vector<OperationCost> sum_costs(std::vector<ProfiledEvent> events) {
@@ -455,7 +449,7 @@ std::vector<OperationCost> sum_costs(std::vector<ProfiledEvent> events) {
   for (size_t i = 0; i < events.size(); ++i) {
     const auto& event = events[i];
     if (event.is_on_gpu) continue;
-    auto& cost = by_name[title_of(event)];
+    auto& cost = by_name[event.name.starts_with(kStepPrefix) ? kOutside : event.name];
     ++cost.num_calls;
     cost.cpu_ns += times[i];
     const auto gpu_time = gpu_time_of.find(event.id);
@@ -486,7 +480,9 @@ std::vector<std::string> to_lines(const std::vector<OperationCost>& costs, size_
   std::vector<std::string> lines = {
       fmt::format("{:<{}}  {:>7}  {:>12}  {:>7}{}", "operation", width, "calls", "self CPU", "share", with_gpu("self GPU", "share"))};
   const auto milliseconds = [](int64_t ns) { return fmt::format("{:.2f} ms", static_cast<double>(ns) / 1e6); };
-  const auto percent = [](int64_t part, int64_t whole) { return fmt::format("{:.1f} %", percent_of(part, whole)); };
+  const auto percent = [](int64_t part, int64_t whole) {
+    return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(whole, 1)));
+  };
   for (size_t i = 0; i < num_lines; ++i) {
     const auto& cost = costs[i];
     lines.push_back(fmt::format("{:<{}}  {:>7}  {:>12}  {:>7}{}", cost.name.substr(0, kLongestName), width, cost.num_calls,

@@ -91,7 +91,7 @@ struct Inspection {
   std::optional<engine::Plan> plan;
   int64_t num_repeated = 0;       // of `plan`: samples that are trained on twice in an epoch, so that all ranks have the same number
   int64_t num_skipped = 0;        // of `plan`: samples that no rank takes in an epoch
-  std::vector<LrPoint> lr_curve;  // at most `num_lr_points` of inspect()
+  std::vector<LrPoint> lr_curve;  // at most 400
   // The times of steps of global_batch_size samples on all available cores, without loading; not set for a GPU.
   std::optional<StepTime> step_time;
   std::optional<double> step_seconds;
@@ -104,7 +104,6 @@ struct Inspection {
 
 // `world_size`: number of ranks, which are assumed to run on this host. Opens the data only if its files exist, and downloads nothing. If
 // there are no problems, measures the time and memory of steps; calls `before_measuring`, which may be empty, before.
-Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring = {},
-                   int64_t num_lr_points = 400);
+Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring = {});
 
 }  // namespace trainer::inspection

@@ -1,7 +1,5 @@
 #include "run/inspection/memory.h"
 
-#include <c10/core/Allocator.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -202,31 +200,5 @@ MemoryEstimate estimate_memory(const engine::Network& network, const MemorySetup
   add("checkpoint", "copy for checkpoints (rank 0)", model_bytes + step.optimizer_bytes + ema_bytes);
   return estimate;
 }
-
-class AllocationTrace::Recorder : public c10::MemoryReportingInfoBase {
- public:
-  Recorder(int64_t num_samples, int64_t size) : num_samples_(num_samples), size_(size) {}
-
-  void reportMemoryUsage(void* /*memory*/, int64_t change, size_t /*total_allocated*/, size_t /*total_reserved*/,
-                         c10::Device device) override {
-    if (!device.is_cpu()) return;
-    allocations.in_use += change % num_samples_ == 0 ? change / num_samples_ * size_ : change;
-    allocations.peak = std::max(allocations.peak, allocations.in_use);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-
-  Allocations allocations;
-
- private:
-  int64_t num_samples_, size_;
-};
-
-AllocationTrace::AllocationTrace(int64_t num_samples, int64_t size)
-    : recorder_(std::make_shared<Recorder>(num_samples, size)), guard_(c10::DebugInfoKind::PROFILER_STATE, recorder_) {}
-AllocationTrace::~AllocationTrace() = default;
-
-void AllocationTrace::mark() { recorder_->allocations.at_mark = recorder_->allocations.in_use; }
-
-const Allocations& AllocationTrace::result() const { return recorder_->allocations; }
 
 }  // namespace trainer::inspection

@@ -2,8 +2,10 @@
 // Estimates the memory that a rank needs in training, and the time of a step on the CPU, from a step on a small batch of random numbers.
 // docs/performance.md explains what is counted; docs/results.md compares the estimate with measured runs.
 
+#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,16 +28,31 @@ struct Allocations {
 // bytes are a multiple of `num_samples` is taken to be one for each sample, all others to be the same for any batch.
 class AllocationTrace {
  public:
-  AllocationTrace(int64_t num_samples, int64_t size);
-  ~AllocationTrace();
-  AllocationTrace(const AllocationTrace&) = delete;
-  AllocationTrace& operator=(const AllocationTrace&) = delete;
+  AllocationTrace(int64_t num_samples, int64_t size)
+      : recorder_(std::make_shared<Recorder>(num_samples, size)), guard_(c10::DebugInfoKind::PROFILER_STATE, recorder_) {}
 
-  void mark();
-  const Allocations& result() const;
+  void mark() { recorder_->allocations.at_mark = recorder_->allocations.in_use; }
+  const Allocations& result() const { return recorder_->allocations; }
 
  private:
-  class Recorder;
+  class Recorder : public c10::MemoryReportingInfoBase {
+   public:
+    Recorder(int64_t num_samples, int64_t size) : num_samples_(num_samples), size_(size) {}
+
+    void reportMemoryUsage(void* /*memory*/, int64_t change, size_t /*total_allocated*/, size_t /*total_reserved*/,
+                           c10::Device device) override {
+      if (!device.is_cpu()) return;
+      allocations.in_use += change % num_samples_ == 0 ? change / num_samples_ * size_ : change;
+      allocations.peak = std::max(allocations.peak, allocations.in_use);
+    }
+    bool memoryProfilingEnabled() const override { return true; }
+
+    Allocations allocations;
+
+   private:
+    int64_t num_samples_, size_;
+  };
+
   std::shared_ptr<Recorder> recorder_;
   c10::DebugInfoGuard guard_;
 };

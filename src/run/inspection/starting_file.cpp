@@ -54,10 +54,6 @@ constexpr size_t kMostListed = 20;
 // With fewer images, no image is dropped at the end of an epoch, and a fifth instead of a tenth is held out for validation.
 constexpr int64_t kFewImages = 2000;
 
-int64_t num_train_images(const DatasetFacts& facts) { return facts.targets.num_samples; }
-
-bool has_few_images(const DatasetFacts& facts) { return num_train_images(facts) < kFewImages; }
-
 std::string class_name(const DatasetFacts& facts, size_t label) {
   const auto& names = facts.info.class_names;
   return label < names.size() ? config::to_inline_yaml(Node::scalar(names[label])) : std::to_string(label);
@@ -94,7 +90,7 @@ std::string describe_numbers(const DatasetFacts& facts) {
 std::string describe_counts(const DatasetFacts& facts) {
   const auto& counts = facts.targets.class_counts;
   const auto [least, most] = std::ranges::minmax(counts);
-  auto text = fmt::format("# {} of {}{}", counted(num_train_images(facts), "training image"),
+  auto text = fmt::format("# {} of {}{}", counted(facts.targets.num_samples, "training image"),
                           facts.info.is_multi_label ? "any number of " : "", counted(counts.size(), "class", "classes"));
   if (counts.size() > kMostListed) return text + fmt::format(", {} to {} of each", least, most);
   std::vector<std::string> parts;
@@ -107,7 +103,7 @@ std::string describe_sizes(const DatasetFacts& facts) {
   const auto area = [](const ImageSize& size) { return int64_t{size.height} * size.width; };
   const auto [smallest, largest] = std::ranges::minmax(sizes, {}, area);
   const auto text_of = [](const ImageSize& size) { return fmt::format("{} x {}", size.height, size.width); };
-  const bool are_all = static_cast<int64_t>(sizes.size()) == num_train_images(facts);
+  const bool are_all = static_cast<int64_t>(sizes.size()) == facts.targets.num_samples;
   const bool are_equal = std::ranges::count(sizes, sizes.front()) == std::ssize(sizes);
   return fmt::format("{} (height x width, of {} training images)",
                      are_equal ? "Size: " + text_of(smallest) : fmt::format("Sizes: {} to {}", text_of(smallest), text_of(largest)),
@@ -130,8 +126,6 @@ bool is_elongated(const std::vector<ImageSize>& sizes) {
   });
   return 2 * static_cast<size_t>(num_elongated) > sizes.size();
 }
-
-bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->value.text == "mnist"; }
 
 // The statistics of the images on which the published weights were trained.
 const PixelStatistics kImagenet = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}, .num_images = 0};
@@ -235,7 +229,7 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   // For a regression, moving, scaling or mirroring an image may change its targets, such as a position or a length.
   const bool are_numbers = facts.info.num_classes == 0;
   const auto add_flip = [&] {
-    if (!is_digits(facts) && !are_numbers)
+    if (facts.section.find("name")->value.text != "mnist" && !are_numbers)
       chosen.train.push_back(commented("    - random_horizontal_flip: {p: 0.5}", "remove it if left and right differ, as in text"));
   };
   if (edge <= 64 && std::ranges::all_of(facts.sizes.sizes, is_square)) {
@@ -268,18 +262,15 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation) {
   // Enough images to train without published weights.
   constexpr int64_t kManyImages = 100'000;
-  return facts.may_use_weights && preparation.size >= 128 && facts.info.shape.front() == 3 && num_train_images(facts) < kManyImages;
-}
-
-bool caches_features(const DatasetFacts& facts, const ImagePreparation& preparation) {
-  // An image that cannot be read has no features.
-  return !facts.has_gpu && facts.num_unreadable == 0 && begins_with_weights(facts, preparation);
+  return facts.may_use_weights && preparation.size >= 128 && facts.info.shape.front() == 3 && facts.targets.num_samples < kManyImages;
 }
 
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& measured) {
-  const int64_t num_images = num_train_images(facts);
-  const bool is_few = has_few_images(facts), has_weights = begins_with_weights(facts, preparation);
-  const bool is_cached = caches_features(facts, preparation);
+  const int64_t num_images = facts.targets.num_samples;
+  const bool is_few = num_images < kFewImages, has_weights = begins_with_weights(facts, preparation);
+  // Whether the file only trains the last layer, on features that are computed once: without a GPU, all layers would take hours. An image
+  // that cannot be read has no features.
+  const bool is_cached = has_weights && !facts.has_gpu && facts.num_unreadable == 0;
   const int64_t num_train = facts.num_validation ? num_images : std::max<int64_t>(num_images - num_images / (is_few ? 5 : 10), 1);
   const auto schedule = choose_schedule(num_train, preparation.size, has_weights);
   const auto& pixels = has_weights ? kImagenet : measured;

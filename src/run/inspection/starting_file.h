@@ -45,8 +45,6 @@ ImagePreparation choose_preparation(const DatasetFacts& facts);
 
 // Whether the network in the file for that data set begins with published weights; if so, the statistics of the pixels are not needed.
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
-// Whether the file only trains the last layer, on features that are computed once: without a GPU, all layers would take hours.
-bool caches_features(const DatasetFacts& facts, const ImagePreparation& preparation);
 // A file for that data set: kStartingFile with its values.
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& measured);
 
