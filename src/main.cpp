@@ -9,7 +9,6 @@
 #include "base/signal.h"
 #include "base/standard_streams.h"
 #include "cli/answers.h"
-#include "cli/completion.h"
 #include "cli/light_commands.h"
 #include "cli/output.h"
 #include "cli/training_library.h"

@@ -310,13 +310,6 @@ std::string wrap_help(const std::string& help) {
   return result;
 }
 
-void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output, std::string_view option) {
-  std::error_code no_output;
-  if (!std::filesystem::equivalent(input, output, no_output)) return;
-  throw UsageError(
-      fmt::format("{} {}: this is the file {}, which would be overwritten; give another name", option, output.string(), input.string()));
-}
-
 bool is_yaml_file(std::string_view argument) {
   return !argument.starts_with("-") && argument.find('=') == argument.npos && (argument.ends_with(".yaml") || argument.ends_with(".yml"));
 }

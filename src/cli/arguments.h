@@ -39,9 +39,6 @@ void add_rank_flags(CLI::App& app, world::RankFlags& flags);
 // `help` with lines of at most 79 columns. Continuation lines are indented like the description.
 std::string wrap_help(const std::string& help);
 
-// Throws UsageError if `output`, the value of `option`, is the file `input`, even under another name, because it would be overwritten.
-void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output, std::string_view option = "--output");
-
 // Whether the argument looks like the name of an experiment file.
 bool is_yaml_file(std::string_view argument);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <optional>
 
 #include "base/log.h"
@@ -137,12 +136,6 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
   return processes;
 }
 
-launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& logger) {
-  std::optional<launch::FreePort> port;
-  if (arguments.master_port == 0) port.emplace();
-  return launch::run(make_processes(arguments, attempt, port), {}, logger);
-}
-
 // Whether a restart may help: not after errors in the input, which would occur again, nor after a stop request.
 bool may_restart(const launch::Outcome& outcome) {
   constexpr std::array kFinal = {ExitCode::kDone, ExitCode::kUsage, ExitCode::kData, ExitCode::kCheckpoint, ExitCode::kStopped};
@@ -155,7 +148,9 @@ ExitCode launch(const std::vector<std::string>& args) {
   const auto arguments = parse_launch_arguments(args);
   const auto logger = make_console_logger(/*rank=*/0, world::can_redraw_lines());
   for (int attempt = 0;; ++attempt) {
-    const auto outcome = run_once(arguments, attempt, *logger);
+    std::optional<launch::FreePort> port;
+    if (arguments.master_port == 0) port.emplace();
+    const auto outcome = launch::run(make_processes(arguments, attempt, port), {}, *logger);
     if (attempt == arguments.max_restarts || !may_restart(outcome)) return static_cast<ExitCode>(outcome.exit_code);
     logger->warn("restarting all processes: restart {} of {}", attempt + 1, arguments.max_restarts);
   }

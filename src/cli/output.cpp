@@ -66,47 +66,38 @@ int run_program(const std::function<ExitCode()>& command) {
   return exit_code != 0 ? exit_code : printed;
 }
 
-namespace {
-
-size_t width_of(const Column& column) {
-  size_t width = text_width(column.title);
-  for (const auto& cell : column.cells) width = std::max(width, text_width(cell));
-  return width;
-}
-
-size_t width_of(const std::vector<Column>& columns) {
-  size_t width = columns.empty() ? 0 : kColumnGap * (columns.size() - 1);
-  for (const auto& column : columns) width += width_of(column);
-  return width;
-}
-
-std::string line_of(const std::vector<Column>& columns, const std::function<std::string(const Column&)>& cell_of) {
-  std::string line;
-  size_t target = 0;
-  for (const auto& column : columns) {
-    line.append(target - std::min(target, text_width(line)), ' ');
-    line += cell_of(column);
-    target += width_of(column) + kColumnGap;
-  }
-  return line + '\n';
-}
-
-}  // namespace
-
 size_t text_width(const std::string& text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
 }
 
-std::string to_table(std::vector<Column> columns, std::optional<size_t> width) {
-  while (width && width_of(columns) > *width) {
-    const auto rank = [](const Column& column) { return column.importance == 0 ? 1000 : column.importance; };
-    const auto least = std::ranges::min_element(columns, {}, rank);
-    if (least->importance == 0) break;
-    columns.erase(least);
+std::string to_table(const std::vector<Column>& columns, std::vector<Row> rows, std::optional<size_t> width) {
+  struct Shown {
+    size_t number, width;
+    int importance;
+  };
+  const bool has_titles = !std::ranges::all_of(columns, &std::string::empty, &Column::title);
+  if (has_titles) rows.emplace(rows.begin());
+  std::vector<Shown> shown;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (has_titles) rows.front().push_back(columns[i].title);
+    auto& column = shown.emplace_back(Shown{.number = i, .width = 0, .importance = columns[i].importance});
+    for (const auto& row : rows) column.width = std::max(column.width, text_width(row[i]));
   }
-  auto text = line_of(columns, &Column::title);
-  for (size_t row = 0; row < columns.front().cells.size(); ++row) {
-    text += line_of(columns, [&](const Column& column) { return column.cells[row]; });
+  const auto width_of = [](const std::vector<Shown>& all) {
+    size_t sum = 0;
+    for (const auto& column : all) sum += column.width + kColumnGap;
+    return sum - kColumnGap;
+  };
+  if (width) reporting::omit_least_important(shown, *width, width_of);
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (const auto& column : shown) {
+      const auto& cell = row[column.number];
+      const std::string space(column.width - text_width(cell), ' ');
+      line += (columns[column.number].is_number ? space + cell : cell + space) + std::string(kColumnGap, ' ');
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
   return text;
 }

@@ -28,14 +28,14 @@ constexpr size_t kColumnGap = 2;
 
 struct Column {
   std::string title;
-  std::vector<std::string> cells;  // UTF-8 without control characters
-  // In a terminal that is too narrow, columns with a lower importance are omitted first; 0: never omitted.
-  int importance = 0;
+  int importance = reporting::Field::kAlways;  // in a terminal that is too narrow
+  bool is_number = false;                      // aligned to the right
 };
+using Row = std::vector<std::string>;  // a cell for each column: UTF-8 without control characters
 
-// Lines of cells, each column as wide as its title or widest cell. Columns are omitted until the lines have at most `width` characters, as
-// far as `importance` allows; without a width, all columns stay.
-std::string to_table(std::vector<Column> columns, std::optional<size_t> width);
+// Lines of cells, each column as wide as its title or widest cell; the first has the titles, if there are any. Columns are omitted until
+// the lines have at most `width` characters, as far as `importance` allows; without a width, all columns stay.
+std::string to_table(const std::vector<Column>& columns, std::vector<Row> rows, std::optional<size_t> width = {});
 
 // The number of terminal columns that the text needs if each character takes one column.
 size_t text_width(const std::string& text);

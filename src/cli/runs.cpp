@@ -7,7 +7,6 @@
 #include <ctime>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -143,19 +142,20 @@ std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history
 // If there are `keys`, columns with their values replace STARTED, TIME and WHERE.
 std::string to_text(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
   // The numbers are the importance of the columns (Column::importance).
-  std::vector<Column> columns = {{"RUN", {}, 0}, {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5}};
-  if (keys.empty()) columns.insert(columns.end(), {{"STARTED", {}, 3}, {"TIME", {}, 2}, {"WHERE", {}, 1}});
-  for (const auto& row : keys) columns.push_back({row.name, {}, 0});
+  std::vector<Column> columns = {{"RUN"}, {"STATE"}, {"EPOCH", 4}, {"BEST", 5}};
+  if (keys.empty()) columns.insert(columns.end(), {{"STARTED", 3}, {"TIME", 2}, {"WHERE", 1}});
+  for (const auto& row : keys) columns.push_back({row.name});
+  std::vector<Row> rows;
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
-    std::vector<std::string> cells = {run.folder.string(), to_string(run.state), progress_of(run), best_of(run)};
+    auto& cells = rows.emplace_back(Row{run.folder.string(), to_string(run.state), progress_of(run), best_of(run)});
     if (keys.empty()) {
       cells.insert(cells.end(), {format_time(run.started), format_duration(std::chrono::duration<double>(run.seconds)), place_of(run)});
     }
     for (const auto& row : keys) cells.push_back(row.values[i].value_or("-"));
-    for (size_t column = 0; column < cells.size(); ++column) columns[column].cells.push_back(printable_line(cells[column]));
+    for (auto& cell : cells) cell = printable_line(cell);
   }
-  return to_table(std::move(columns), reporting::line_width(stdout));
+  return to_table(columns, std::move(rows), reporting::line_width(stdout));
 }
 
 }  // namespace
@@ -201,34 +201,29 @@ ExitCode runs(const std::vector<std::string>& args) {
 
 namespace {
 
-using history::Row;
-
 // The width of tables if the output is not a terminal, or if the terminal's width is unknown.
 constexpr size_t kWidthWithoutTerminal = 80;
 
 std::string shown(const std::optional<std::string>& value) { return value ? printable_line(*value) : "-"; }
 
 // A line for each run.
-std::string to_list(const Row& row, const std::vector<std::string>& names) {
-  size_t longest = 0;
-  for (const auto& name : names) longest = std::max(longest, text_width(name));
-  std::string text = printable_line(row.name) + '\n';
-  for (size_t i = 0; i < names.size(); ++i) {
-    text += fmt::format("  {}{}  {}\n", names[i], std::string(longest - text_width(names[i]), ' '), shown(row.values[i]));
-  }
-  return text;
+std::string to_list(const history::Row& row, const std::vector<std::string>& names) {
+  std::vector<Row> lines;
+  for (size_t i = 0; i < names.size(); ++i) lines.push_back({"", names[i], shown(row.values[i])});
+  return printable_line(row.name) + '\n' + to_table({{""}, {""}, {""}}, std::move(lines));
 }
 
 // A table with a column for each run, followed by the rows that would make it too wide, as lists with a line for each run.
-std::string to_text(const std::vector<Row>& rows, const char* title, const std::vector<std::string>& names) {
+std::string to_text(const std::vector<history::Row>& rows, const char* title, const std::vector<std::string>& names) {
   const auto width = reporting::line_width(stdout).value_or(kWidthWithoutTerminal);
-  std::vector<Column> columns = {{title, {}, 0}};
-  for (const auto& name : names) columns.push_back({name, {}, 0});
+  std::vector<Column> columns = {{title}};
+  for (const auto& name : names) columns.push_back({name});
   std::vector<size_t> widths;
   for (const auto& column : columns) widths.push_back(text_width(column.title) + kColumnGap);
   std::string list;
+  std::vector<Row> fitting;
   for (const auto& row : rows) {
-    std::vector<std::string> cells = {printable_line(row.name)};
+    Row cells = {printable_line(row.name)};
     for (const auto& value : row.values) cells.push_back(shown(value));
     auto wider = widths;
     for (size_t i = 0; i < cells.size(); ++i) wider[i] = std::max(wider[i], text_width(cells[i]) + kColumnGap);
@@ -237,17 +232,17 @@ std::string to_text(const std::vector<Row>& rows, const char* title, const std::
       continue;
     }
     widths = std::move(wider);
-    for (size_t i = 0; i < cells.size(); ++i) columns[i].cells.push_back(std::move(cells[i]));
+    fitting.push_back(std::move(cells));
   }
-  return (columns.front().cells.empty() ? std::string(title) + '\n' : to_table(std::move(columns), std::nullopt)) + list;
+  return (fitting.empty() ? std::string(title) + '\n' : to_table(columns, std::move(fitting))) + list;
 }
 
-std::vector<Row> differing(std::vector<Row> rows) {
-  std::erase_if(rows, [](const Row& row) { return !row.differs(); });
+std::vector<history::Row> differing(std::vector<history::Row> rows) {
+  std::erase_if(rows, [](const history::Row& row) { return !row.differs(); });
   return rows;
 }
 
-Json to_json(const std::vector<Row>& rows) {
+Json to_json(const std::vector<history::Row>& rows) {
   Json object = Json::object();
   for (const auto& row : rows) {
     auto& values = object[row.name] = Json::array();

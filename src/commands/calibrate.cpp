@@ -14,7 +14,7 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
-#include "commands/operating_point.h"
+#include "commands/eval.h"
 #include "commands/sample_progress.h"
 #include "inference/operating_point.h"
 #include "report/history/run_record.h"
@@ -182,7 +182,7 @@ void print_result(const CalibrateArguments& arguments, const Result& result, con
 ExitCode calibrate(const std::vector<std::string>& args) {
   auto arguments = parse_calibrate_arguments(args);
   const auto logger = make_console_logger();
-  LateProgress progress(*logger);
+  SampleProgress progress("evaluated", *logger, 0, kLongWait);
   arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
   session::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");

@@ -65,11 +65,9 @@ ExitCode verify_files(const std::vector<fs::path>& files) {
     try {
       file = checkpoint::checkpoint_of(given);
       print("good: {}, {}\n", file.string(), describe(checkpoint::load(file)));
-    } catch (const Error& error) {
-      print("bad: {}\n", error.what());
-      exit_code = ExitCode::kCheckpoint;
     } catch (const std::exception& error) {
-      print("bad: {}: {}\n", file.string(), distributed::first_line(error));
+      const bool names_file = dynamic_cast<const Error*>(&error) != nullptr;
+      print("bad: {}\n", names_file ? error.what() : fmt::format("{}: {}", file.string(), distributed::first_line(error)));
       exit_code = ExitCode::kCheckpoint;
     }
   }
@@ -99,8 +97,7 @@ state::Dict mean_of(const std::vector<state::View>& models) {
 }
 
 void write_average(const std::vector<fs::path>& files, const fs::path& output) {
-  for (const auto& path : files) cli::refuse_to_overwrite(path, output);
-  refuse_file_of_run(output);
+  refuse_to_overwrite(output, files);
   std::vector<state::Tree> models;
   std::optional<std::string> config;
   // Keys of a regression: the names of the targets, and their normalisation.

@@ -1,3 +1,5 @@
+#include "commands/data.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,8 +16,6 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
-#include "commands/data_audit.h"
-#include "commands/data_pack.h"
 #include "commands/pictures.h"
 #include "commands/run_end.h"
 #include "commands/sample_progress.h"
@@ -52,7 +52,7 @@ std::string numbered_classes(const data::Dataset& dataset, const data::SampleLis
 }
 
 void show(const config::Experiment& experiment, const ShowOptions& options) {
-  refuse_file_of_run(options.output);
+  refuse_to_overwrite(options.output);
   data::check_image_extension(options.output);
   const auto logger = make_console_logger();
   const auto [train, validation] = session::open_samples(experiment, *logger);
@@ -83,9 +83,9 @@ struct UnusableSample {
 // Adds the samples that cannot be used to `unusable`, and the others to the notes.
 void check_samples(const char* part, const data::Dataset& dataset, int num_threads, session::ImageNotes& notes,
                    std::vector<UnusableSample>& unusable, Logger& logger) {
-  SampleProgress progress(fmt::format("{}: read", part), 0, dataset.size(), logger);
+  SampleProgress progress(fmt::format("{}: read", part), logger);
   const auto report = [&](int64_t num_read) {
-    progress.update(num_read);
+    progress.update(num_read, dataset.size());
     return stop_signal() == 0;
   };
   notes.begin_part(part, dataset);

@@ -1,4 +1,4 @@
-#include "commands/data_audit.h"
+#include "run/inspection/data_audit.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -16,12 +15,12 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
+#include "commands/data.h"
 #include "commands/pictures.h"
 #include "commands/run_end.h"
 #include "commands/sample_progress.h"
 #include "report/page.h"
 #include "reporting/evaluation.h"
-#include "run/inspection/data_audit.h"
 
 namespace trainer::commands {
 namespace {
@@ -35,8 +34,8 @@ using inspection::kNoPicture;
 void read_and_compare(DataAudit& audit, int num_threads, Logger& logger) {
   const auto begin = Clock::now();
   for (const auto& part : audit.parts()) {
-    SampleProgress progress(fmt::format("{}: read", part.title), 0, part.dataset->size(), logger);
-    audit.read(part, num_threads, [&](int64_t num_read) { progress.update(num_read); });
+    SampleProgress progress(fmt::format("{}: read", part.title), logger);
+    audit.read(part, num_threads, [&](int64_t num_read) { progress.update(num_read, part.dataset->size()); });
     progress.clear();
   }
   const auto compared = Clock::now();
@@ -162,8 +161,7 @@ ExitCode audit(const config::Experiment& experiment, const config::ExperimentSou
   constexpr const char* kPage = "--page";
   std::optional<OutputFile> page;
   if (!arguments.page.empty()) {
-    refuse_file_of_run(arguments.page, kPage);
-    cli::refuse_to_overwrite(source.file, arguments.page, kPage);
+    refuse_to_overwrite(arguments.page, {source.file}, kPage);
     if (is_standard_output(arguments.page)) throw UsageError("--page: the findings are printed to the standard output; name a file");
   }
   install_stop_handlers();

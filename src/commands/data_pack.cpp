@@ -1,13 +1,13 @@
-#include "commands/data_pack.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <memory>
-#include <span>
+#include <semaphore>
 #include <stdexcept>
 #include <string>
-#include <utility>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -16,9 +16,13 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "commands/command.h"
+#include "commands/data.h"
+#include "commands/pictures.h"
 #include "commands/sample_progress.h"
 #include "config/reader.h"
 #include "data/image_file.h"
+#include "data/picture.h"
+#include "data/transforms/transform.h"
 #include "datasets/lmdb.h"
 #include "datasets/lmdb_file.h"
 
@@ -91,6 +95,90 @@ void refuse_groups(const data::Dataset& source) {
       "find the groups in the paths");
 }
 
+// The transform `resize` that makes the shorter edge `size` pixels long; null if `size` is not set.
+std::shared_ptr<const data::ImageTransform> make_resize(std::optional<int64_t> size) {
+  if (!size) return nullptr;
+  const auto& registry = data::transform_registry();
+  const auto components = config::read_components("[resize: {size: " + std::to_string(*size) + "}]", "--resize", registry);
+  return std::get<std::shared_ptr<const data::ImageTransform>>(registry.make(components.front()));
+}
+
+// Prepares the entries of a packed data set in several threads, a few ahead, and returns them in the order of the samples.
+class EntryQueue {
+ public:
+  // Begins with sample `begin`. `source` must outlive the queue.
+  EntryQueue(const data::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads)
+      : source_(source), options_(options), resize_(make_resize(options.resize)), num_taken_(begin), next_(begin) {
+    constexpr int kSlotsPerThread = 4;
+    slots_.resize(static_cast<size_t>(kSlotsPerThread * num_threads));
+    free_.release(kSlotsPerThread * num_threads);
+    for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  }
+  ~EntryQueue() {
+    for (auto& thread : threads_) thread.request_stop();
+    free_.release(std::ssize(threads_));
+  }
+
+  // The entry of the next sample, which must exist. Rethrows the exception of its preparation: std::runtime_error with only the reason if
+  // the sample cannot be read.
+  std::string next() {
+    auto entry = slot_of(next_).get_future();
+    entry.wait();
+    slot_of(next_++) = {};
+    free_.release();
+    return entry.get();
+  }
+
+ private:
+  std::promise<std::string>& slot_of(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
+
+  void work(const std::stop_token& stop) {
+    data::Scratch scratch;
+    data::PictureMemory memory;
+    while (true) {
+      free_.acquire();
+      const int64_t index = num_taken_++;
+      if (stop.stop_requested() || index >= source_.size()) return;
+      try {
+        slot_of(index).set_value(make(source_.read(index, scratch), memory));
+      } catch (...) {
+        slot_of(index).set_exception(std::current_exception());
+      }
+    }
+  }
+
+  std::string make(const data::Sample& sample, data::PictureMemory& memory) const {
+    constexpr int kQuality = 95;  // of images that are resized but not stored as pixels
+    const bool is_file = !sample.encoded.empty();
+    const bool stays_file = is_file && !options_.raw;
+    if (stays_file && !resize_) return datasets::file_entry(sample.encoded);
+    auto picture = is_file ? data::Picture(sample.encoded, memory, source_.info().decoding) : data::Picture(sample.image, memory);
+    const bool is_larger = options_.resize && std::min(picture.height(), picture.width()) > *options_.resize;
+    if (!is_larger && stays_file) return datasets::file_entry(sample.encoded);
+    if (!is_larger && !is_file) return datasets::pixels_entry(sample.image);
+    // The resizing uses no random numbers.
+    const data::EpochSeeds seeds(0, 0);
+    data::SampleRandom unused(seeds, {});
+    if (is_larger) resize_->apply(picture, unused);
+    if (stays_file) {
+      const auto rgb = rgb_of(picture);
+      return datasets::file_entry(data::encode_jpeg(rgb.pixels.data(), rgb.height, rgb.width, kQuality));
+    }
+    const auto pixels = picture.pixels();
+    return datasets::pixels_entry(
+        data::ImageView::whole(pixels.data, pixels.channels, pixels.height, pixels.width, data::PixelOrder::kInterleaved));
+  }
+
+  const data::Dataset& source_;
+  datasets::PackOptions options_;
+  std::shared_ptr<const data::ImageTransform> resize_;  // null: keep the sizes
+  std::vector<std::promise<std::string>> slots_;        // of the samples that are prepared or taken, by their index
+  std::counting_semaphore<> free_{0};                   // slots
+  std::atomic<int64_t> num_taken_;
+  int64_t next_;
+  std::vector<std::jthread> threads_;
+};
+
 datasets::PackInfo pack_info(const config::Experiment& experiment, const data::DatasetFactory& factory, const data::Dataset& source,
                              const datasets::PackOptions& options) {
   datasets::PackInfo info{.source = experiment.dataset.component.name,
@@ -113,7 +201,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
   const auto& source = *part.source;
   int64_t index = writer.num_written();
   if (index > 0 && index < source.size()) logger.info("{}: continues after {} of {} samples", part.title, index, source.size());
-  SampleProgress progress(fmt::format("{}: packed", part.title), index, source.size(), logger);
+  SampleProgress progress(fmt::format("{}: packed", part.title), logger, index);
   EntryQueue entries(source, arguments.options, index, num_threads);
   for (; index < source.size(); ++index) {
     try {
@@ -132,7 +220,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
       progress.log_above([&] { logger.warn("skipped (dataset.on_error: skip): {}", text); });
       writer.add(datasets::unreadable_entry(reason.what()));
     }
-    progress.update(index + 1);
+    progress.update(index + 1, source.size());
     if (stop_signal() != 0) break;
   }
   writer.commit();
@@ -142,7 +230,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
 // Reads a finished part completely and compares the checksums.
 void verify_part(const Part& part, const fs::path& output, Logger& logger) {
   const auto packed = datasets::open_packed(output, part.split);
-  SampleProgress progress(fmt::format("{}: compared", part.title), 0, packed->size(), logger);
+  SampleProgress progress(fmt::format("{}: compared", part.title), logger);
   // Samples are prefetched this many positions before they are compared.
   constexpr int64_t kAhead = 16;
   for (int64_t index = 0; index < packed->size(); ++index) {
@@ -153,15 +241,9 @@ void verify_part(const Part& part, const fs::path& output, Logger& logger) {
       throw DataError(fmt::format("{} {} was stored incorrectly: {}; remove {} and pack again, on another disk if this repeats", part.title,
                                   packed->describe(index), reason.what(), output.string()));
     }
-    progress.update(index + 1);
+    progress.update(index + 1, packed->size());
     throw_if_stopped();
   }
-}
-
-uint64_t num_bytes_of(const fs::path& output, const std::vector<Part>& parts) {
-  uint64_t num_bytes = 0;
-  for (const auto& part : parts) num_bytes += fs::file_size(datasets::lmdb_file(output / part.folder));
-  return num_bytes;
 }
 
 }  // namespace
@@ -214,111 +296,12 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
   fs::remove(output / datasets::kUnfinished);
   flush_folder(output);
   int64_t num_samples = 0;
-  for (const auto& part : parts) num_samples += part.source->size();
-  print_written(output, "{}, {}, checksums compared", counted(num_samples, "sample"), format_bytes(num_bytes_of(output, parts)));
-}
-
-namespace {
-
-// The JPEG quality of images that are resized but not stored as pixels.
-constexpr int kPackedQuality = 95;
-
-// Makes entries; each thread has its own object.
-class EntryMaker {
- public:
-  // `resize`: null if options.resize is not set.
-  EntryMaker(const datasets::PackOptions& options, const data::ImageTransform* resize, const data::ImageDecoding& decoding)
-      : options_(options), resize_(resize), decoding_(decoding) {}
-
-  std::string make(const data::Sample& sample) {
-    const bool is_file = !sample.encoded.empty();
-    const bool stays_file = is_file && !options_.raw;
-    if (stays_file && resize_ == nullptr) return datasets::file_entry(sample.encoded);
-    auto picture = is_file ? data::Picture(sample.encoded, memory_, decoding_) : data::Picture(sample.image, memory_);
-    const bool is_larger = options_.resize && std::min(picture.height(), picture.width()) > *options_.resize;
-    if (!is_larger && stays_file) return datasets::file_entry(sample.encoded);
-    if (!is_larger && !is_file) return datasets::pixels_entry(sample.image);
-    if (is_larger) resize_->apply(picture, random_);
-    const auto pixels = picture.pixels();
-    if (stays_file) return datasets::file_entry(data::encode_jpeg(colours_of(pixels).data(), pixels.height, pixels.width, kPackedQuality));
-    return datasets::pixels_entry(
-        data::ImageView::whole(pixels.data, pixels.channels, pixels.height, pixels.width, data::PixelOrder::kInterleaved));
+  uint64_t num_bytes = 0;
+  for (const auto& part : parts) {
+    num_samples += part.source->size();
+    num_bytes += fs::file_size(datasets::lmdb_file(output / part.folder));
   }
-
- private:
-  // Repeats grey values for all three channels.
-  std::vector<uint8_t> colours_of(const data::PixelArray& pixels) const {
-    std::vector<uint8_t> colours;
-    colours.reserve(3 * pixels.num_pixels());
-    for (size_t i = 0; i < pixels.num_bytes(); ++i) colours.insert(colours.end(), static_cast<size_t>(3 / pixels.channels), pixels.data[i]);
-    return colours;
-  }
-
-  const datasets::PackOptions& options_;
-  const data::ImageTransform* resize_;
-  const data::ImageDecoding& decoding_;
-  data::PictureMemory memory_;
-  // Arguments of resize_->apply(), which uses no random numbers.
-  data::EpochSeeds seeds_{0, 0};
-  data::SampleRandom random_{seeds_, {}};
-};
-
-}  // namespace
-
-std::shared_ptr<const data::ImageTransform> make_resize(std::optional<int64_t> size) {
-  if (!size) return nullptr;
-  const auto& registry = data::transform_registry();
-  const auto components = config::read_components("[resize: {size: " + std::to_string(*size) + "}]", "--resize", registry);
-  return std::get<std::shared_ptr<const data::ImageTransform>>(registry.make(components.front()));
-}
-
-EntryQueue::EntryQueue(const data::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads)
-    : source_(source), options_(options), resize_(make_resize(options.resize)), num_taken_(begin), next_(begin) {
-  constexpr size_t kSlotsPerThread = 4;
-  slots_.resize(kSlotsPerThread * static_cast<size_t>(num_threads));
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
-}
-
-EntryQueue::~EntryQueue() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  work_.notify_all();
-}
-
-std::string EntryQueue::next() {
-  std::unique_lock lock(mutex_);
-  auto& slot = slot_of(next_);
-  ready_.wait(lock, [&] { return slot.index == next_; });
-  ++next_;
-  auto entry = std::move(slot.entry);
-  const auto error = std::exchange(slot.error, nullptr);
-  work_.notify_one();
-  if (error) std::rethrow_exception(error);
-  return entry;
-}
-
-void EntryQueue::work() {
-  EntryMaker maker(options_, resize_.get(), source_.info().decoding);
-  data::Scratch scratch;
-  std::unique_lock lock(mutex_);
-  const auto may_take = [this] { return num_taken_ < source_.size() && num_taken_ < next_ + static_cast<int64_t>(slots_.size()); };
-  while (true) {
-    work_.wait(lock, [&] { return stopping_ || may_take(); });
-    if (stopping_) return;
-    const int64_t index = num_taken_++;
-    lock.unlock();
-    auto& slot = slot_of(index);
-    try {
-      slot.entry = maker.make(source_.read(index, scratch));
-    } catch (...) {
-      slot.error = std::current_exception();
-    }
-    lock.lock();
-    slot.index = index;
-    ready_.notify_one();
-  }
+  print_written(output, "{}, {}, checksums compared", counted(num_samples, "sample"), format_bytes(num_bytes));
 }
 
 }  // namespace trainer::commands

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/crash.h"
 #include "base/text.h"
@@ -9,7 +9,6 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/doctor/checks.h"
-#include "commands/doctor/measure.h"
 
 namespace trainer::commands {
 namespace {
@@ -31,10 +30,6 @@ void print_result(const CheckResult& result) {
   print("{:<8}{:<18}{}\n", name_of(status), result.name, text);
   if (!fix.empty()) print("{:<8}{:<18}{}\n", "", "  fix", fix);
   flush_standard_output();
-}
-
-size_t count(const std::vector<CheckResult>& results, Status status) {
-  return static_cast<size_t>(std::ranges::count_if(results, [&](const CheckResult& result) { return result.finding.status == status; }));
 }
 
 void print_json(const std::vector<CheckResult>& results, Status worst) {
@@ -67,22 +62,23 @@ ExitCode doctor(const std::vector<std::string>& args) {
 
   subject.gpus = doctor::find_gpus();
   std::vector<CheckResult> results;
+  std::map<Status, size_t> counts;
   for (const auto& check : doctor::all_checks()) {
     for (auto& finding : doctor::run(check, subject)) {
+      ++counts[finding.status];
       results.push_back({check.name, std::move(finding)});
       if (!as_json) print_result(results.back());
     }
   }
-  const auto num_failed = count(results, Status::kFailed);
-  const auto num_warnings = count(results, Status::kWarning);
+  const auto worst = counts.rbegin()->first;
   if (as_json) {
-    print_json(results, num_failed > 0 ? Status::kFailed : num_warnings > 0 ? Status::kWarning : Status::kOk);
+    print_json(results, worst);
   } else {
-    print("\n{} ok, {}, {} failed\n", count(results, Status::kOk), counted(num_warnings, "warning"), num_failed);
+    print("\n{} ok, {}, {} failed\n", counts[Status::kOk], counted(counts[Status::kWarning], "warning"), counts[Status::kFailed]);
   }
   flush_standard_output();
   // A check without a result has a thread that would keep the process from ending.
-  end_process(num_failed > 0 ? ExitCode::kFailure : ExitCode::kDone);
+  end_process(worst == Status::kFailed ? ExitCode::kFailure : ExitCode::kDone);
 }
 
 }  // namespace trainer::commands

@@ -12,7 +12,6 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
-#include "commands/operating_point.h"
 #include "commands/sample_progress.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
@@ -60,11 +59,6 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-std::string rounded(const reporting::Metric& metric) {
-  return metric.info.format == reporting::MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value)
-                                                                 : fmt::format("{:.4f}", metric.value);
-}
-
 void print_result(const EvalArguments& arguments, const std::string& model, const session::NetworkFile& file,
                   session::EvaluationResult result) {
   auto& measured = result.measured;
@@ -99,7 +93,8 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
   print("{}", evaluation_text(evaluation, of_what, reporting::line_width(stdout)));
   if (!result.refitted_metrics.empty()) {
     std::string refitted;
-    for (const auto& metric : result.refitted_metrics) refitted += fmt::format("  {} {}", metric.info.name, rounded(metric));
+    for (const auto& metric : result.refitted_metrics)
+      refitted += fmt::format("  {} {}", metric.info.name, reporting::format_value(metric));
     print("\nThe results are at the thresholds that predict uses. At the best thresholds for these images, which is too favourable:{}\n",
           refitted);
   }
@@ -114,7 +109,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
 ExitCode eval(const std::vector<std::string>& args) {
   auto arguments = parse_eval_arguments(args);
   const auto logger = make_console_logger();
-  LateProgress progress(*logger);
+  SampleProgress progress("evaluated", *logger, 0, kLongWait);
   arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
   session::RankProcess process(arguments.rank_env);
   return process.run([&] {
@@ -138,48 +133,39 @@ namespace {
 constexpr size_t kMostClassesOfMatrix = 20;
 constexpr size_t kWidthOfNames = 100;  // of a confusion matrix that is not printed to a terminal
 
-std::string padded(const std::string& text, size_t width) {
-  return text + std::string(width - std::min(width, cli::text_width(text)), ' ');
-}
-
 std::string heading(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
   reporting::Fields fields = {{evaluation.split}};
-  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + rounded(metric)});
+  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + reporting::format_value(metric)});
   const auto line = [&](const reporting::Fields& parts) {
     return (width ? reporting::wrapped(parts, *width) : reporting::to_line(parts)) + '\n';
   };
   return line(of_what) + line(fields);
 }
 
-// `names`: of the classes or the numbers; `titles`: of the columns.
+// `names`: of the classes or the numbers; `titles`: of the other columns.
 std::string table_of(const std::string& title, const std::vector<std::string>& names, const std::vector<std::string>& titles,
-                     const std::function<std::vector<std::string>(size_t row)>& cells_of) {
-  size_t name_width = title.size();
-  for (const auto& name : names) name_width = std::max(name_width, cli::text_width(name));
-  const auto width_of = [&](size_t column) { return titles[column] == "samples" ? 8 : 9; };
-  std::string text = '\n' + padded(title, name_width);
-  for (size_t column = 0; column < titles.size(); ++column) text += fmt::format("  {:>{}}", titles[column], width_of(column));
-  text += '\n';
+                     const std::function<cli::Row(size_t row)>& cells_of) {
+  std::vector<cli::Column> columns = {{title}};
+  for (const auto& one : titles) columns.push_back({.title = one, .is_number = true});
+  std::vector<cli::Row> rows;
   for (size_t i = 0; i < names.size(); ++i) {
-    text += padded(names[i], name_width);
-    const auto cells = cells_of(i);
-    for (size_t column = 0; column < cells.size(); ++column) text += fmt::format("  {:>{}}", cells[column], width_of(column));
-    text += '\n';
+    rows.push_back(cells_of(i));
+    rows.back().insert(rows.back().begin(), names[i]);
   }
-  return text;
+  return '\n' + cli::to_table(columns, std::move(rows));
 }
 
 std::string percent(double part) { return fmt::format("{:.2f}%", 100 * part); }
 
 std::string table_of_classes(const std::vector<std::string>& names, const std::vector<int64_t>& confusion) {
   const auto scores = reporting::scores_of_classes(confusion);
-  return table_of("class", names, {"samples", "recall", "precision", "f1"}, [&](size_t i) -> std::vector<std::string> {
+  return table_of("class", names, {"samples", "recall", "precision", "f1"}, [&](size_t i) -> cli::Row {
     return {std::to_string(scores[i].num_samples), percent(scores[i].recall), percent(scores[i].precision), percent(scores[i].f1)};
   });
 }
 
 std::string table_of_labels(const std::vector<std::string>& names, const std::vector<reporting::LabelResult>& labels) {
-  return table_of("class", names, {"samples", "AP", "threshold", "recall", "precision", "f1"}, [&](size_t i) -> std::vector<std::string> {
+  return table_of("class", names, {"samples", "AP", "threshold", "recall", "precision", "f1"}, [&](size_t i) -> cli::Row {
     const auto& one = labels[i];
     return {std::to_string(one.num_samples),
             fmt::format("{:.4f}", one.average_precision),
@@ -191,7 +177,7 @@ std::string table_of_labels(const std::vector<std::string>& names, const std::ve
 }
 
 std::string table_of_numbers(const std::vector<std::string>& names, const std::vector<reporting::NumberResult>& numbers) {
-  return table_of("number", names, {"mae", "rmse", "r2"}, [&](size_t i) -> std::vector<std::string> {
+  return table_of("number", names, {"mae", "rmse", "r2"}, [&](size_t i) -> cli::Row {
     return {fmt::format("{:.6g}", numbers[i].mae), fmt::format("{:.6g}", numbers[i].rmse), fmt::format("{:.4f}", numbers[i].r2)};
   });
 }
@@ -200,35 +186,26 @@ std::string table_of_numbers(const std::vector<std::string>& names, const std::v
 
 std::string confusion_text(const std::string& of_what, const std::vector<std::string>& names, const std::vector<int64_t>& confusion,
                            std::optional<size_t> width) {
-  size_t name_width = 0;
-  for (const auto& name : names) name_width = std::max(name_width, cli::text_width(name));
   // The columns have the names of the classes where the line is wide enough for them, otherwise numbers, which the rows then have too.
-  const auto numbers_width = std::to_string(std::ranges::max(confusion)).size();
-  size_t cell = 2 + numbers_width;
-  auto columns = names;
-  for (const auto& name : names) cell = std::max(cell, 2 + cli::text_width(name));
-  const bool has_names = name_width + names.size() * cell <= width.value_or(kWidthOfNames);
-  if (!has_names) {
-    cell = 2 + std::max(numbers_width, std::to_string(names.size() - 1).size());
-    for (size_t i = 0; i < names.size(); ++i) columns[i] = std::to_string(i);
-    name_width += 2 + columns.back().size();
-  }
-  if (names.size() > kMostClassesOfMatrix || (width && name_width + names.size() * cell > *width)) {
+  const auto table_with = [&](bool has_names) {
+    std::vector<cli::Column> columns = {{""}};
+    std::vector<cli::Row> rows;
+    for (size_t i = 0; i < names.size(); ++i) {
+      columns.push_back({.title = has_names ? names[i] : std::to_string(i), .is_number = true});
+      auto& row = rows.emplace_back(
+          cli::Row{has_names ? names[i] : fmt::format("{:>{}}  {}", i, std::to_string(names.size() - 1).size(), names[i])});
+      for (size_t j = 0; j < names.size(); ++j) row.push_back(std::to_string(confusion[i * names.size() + j]));
+    }
+    return cli::to_table(columns, std::move(rows));
+  };
+  const auto width_of = [](const std::string& table) { return cli::text_width(table.substr(0, table.find('\n'))); };
+  std::string table;
+  if (names.size() <= kMostClassesOfMatrix) table = table_with(true);
+  if (width_of(table) > width.value_or(kWidthOfNames)) table = table_with(false);
+  if (table.empty() || (width && width_of(table) > *width)) {
     return fmt::format("\nconfusion matrix{} of {} classes: not shown; --json prints it\n", of_what, names.size());
   }
-  std::string text = fmt::format("\nconfusion matrix{} (rows: actual, columns: predicted)\n", of_what);
-  const auto row_of = [&](size_t i) {
-    return has_names ? names[i] : fmt::format("{:>{}}  {}", columns[i], columns.back().size(), names[i]);
-  };
-  text += std::string(name_width, ' ');
-  for (const auto& column : columns) text += std::string(cell - cli::text_width(column), ' ') + column;
-  text += '\n';
-  for (size_t i = 0; i < names.size(); ++i) {
-    text += padded(row_of(i), name_width);
-    for (size_t j = 0; j < names.size(); ++j) text += fmt::format("{:>{}}", confusion[i * names.size() + j], cell);
-    text += '\n';
-  }
-  return text;
+  return fmt::format("\nconfusion matrix{} (rows: actual, columns: predicted)\n{}", of_what, table);
 }
 
 std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
@@ -244,6 +221,53 @@ std::string evaluation_text(const reporting::Evaluation& evaluation, const repor
   if (!confusion.empty()) text += table_of_classes(names, confusion) + confusion_text("", names, confusion, width);
   if (!labels.empty()) text += table_of_labels(names, labels);
   if (!numbers.empty()) text += table_of_numbers(names, numbers);
+  return text;
+}
+
+reporting::Json to_json(const session::Measured& measured) {
+  return {{"value", measured.value}, {"low", measured.low}, {"high", measured.high}};
+}
+
+std::string percent(const session::Measured& measured) {
+  return fmt::format("{:.2f}% ({:.2f}% to {:.2f}%)", 100 * measured.value, 100 * measured.low, 100 * measured.high);
+}
+
+reporting::Json to_json(const std::optional<session::Measured>& measured) { return measured ? to_json(*measured) : reporting::Json(); }
+
+reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
+                        const std::vector<std::string>& class_names) {
+  reporting::Json json = {{"temperature", point.temperature},
+                          {"reject_below", point.reject_below},
+                          {"accuracy", to_json(decisions.accuracy)},
+                          {"rejected", to_json(decisions.rejected)}};
+  if (const auto& threshold = point.threshold) {
+    json["threshold"] = {{"class", reporting::name_of_class(class_names, threshold->label)},
+                         {"label", threshold->label},
+                         {"probability", threshold->probability},
+                         {"misses", to_json(decisions.misses)},
+                         {"false_alarms", to_json(decisions.false_alarms)}};
+  }
+  return json;
+}
+
+std::string decisions_text(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
+                           const std::vector<std::string>& class_names) {
+  const auto part = [](const std::optional<session::Measured>& measured, const char* words, const char* words_of_none) {
+    return measured ? percent(*measured) + words : words_of_none;
+  };
+  std::string text;
+  if (const auto& threshold = point.threshold) {
+    text += fmt::format("class              {}: assigned if its probability is at least {:.6g}; {}, {}\n",
+                        printable_line(reporting::name_of_class(class_names, threshold->label)), threshold->probability,
+                        part(decisions.misses, " of its images are missed", "no image belongs to it"),
+                        part(decisions.false_alarms, " of the others are falsely assigned to it", "no image belongs to another class"));
+  }
+  if (point.reject_below > 0) {
+    text += fmt::format("rejected           {} {}\n",
+                        part(decisions.rejected, " have a probability below", "no images have a probability below"), point.reject_below);
+  }
+  text += fmt::format("accuracy           {}\n",
+                      part(decisions.accuracy, point.reject_below > 0 ? " of the others" : "", "unknown, because all images are rejected"));
   return text;
 }
 

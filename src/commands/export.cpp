@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -37,21 +36,14 @@ config::Experiment load_experiment(const session::NetworkFile& file) {
   return experiment;
 }
 
-// The formats that belong to a file extension.
-struct Extension {
-  const char* extension;
-  std::vector<std::string> formats;
-};
-
 // `format`: empty if none was given.
 std::string choose_format(const std::string& format, const std::filesystem::path& output) {
-  static const std::array<Extension, 4> kExtensions = {{{".onnx", {"onnx"}},
-                                                        {".safetensors", {"safetensors"}},
-                                                        {".pt", {"state_dict", "torchscript"}},
-                                                        {".pth", {"state_dict", "torchscript"}}}};
+  std::map<std::string, std::vector<std::string>> formats_of = {{".onnx", {"onnx"}},
+                                                                {".safetensors", {"safetensors"}},
+                                                                {".pt", {"state_dict", "torchscript"}},
+                                                                {".pth", {"state_dict", "torchscript"}}};
   const auto extension = output.extension().string();
-  const auto* found = std::ranges::find(kExtensions, extension, &Extension::extension);
-  const auto formats = found == kExtensions.end() ? std::vector<std::string>{} : found->formats;
+  const auto& formats = formats_of[extension];
   if (format.empty() && formats.size() == 1) return formats.front();
   if (format.empty()) {
     throw UsageError(fmt::format("--output {}: {} does not determine the format; add --format {}", output.string(),
@@ -259,8 +251,7 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
 ExitCode export_model(const std::vector<std::string>& args) {
   const auto arguments = parse_export_arguments(args);
   const session::NetworkFile file(arguments.source);
-  cli::refuse_to_overwrite(file.path(), arguments.output);
-  refuse_file_of_run(arguments.output);
+  refuse_to_overwrite(arguments.output, {file.path()});
   auto experiment = load_experiment(file);
   const auto logger = make_console_logger();
   for (const auto& key : experiment.ignored_keys) logger->warn("{}", key);

@@ -1,15 +1,13 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/output.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "commands/sample_progress.h"
@@ -19,7 +17,6 @@
 #include "datasets/csv.h"
 #include "datasets/registry.h"
 #include "device/cuda_module.h"
-#include "launch/world/host_resources.h"
 #include "run/inspection/image_survey.h"
 #include "run/inspection/starting_file.h"
 #include "run/session/advice.h"
@@ -34,19 +31,12 @@ using inspection::DatasetFacts;
 
 // More images would hardly change the statistics of sizes and pixels.
 constexpr int64_t kMostMeasured = 2000;
-// As many images are read so quickly that no progress is shown.
-constexpr size_t kMostWithoutProgress = 500;
 
-// Calls read(report), and shows the progress on a terminal.
+// Calls read(report), and shows the progress.
 template <class Read>
 auto with_progress(const std::string& what, size_t size, Logger& logger, const Read& read) {
-  std::optional<SampleProgress> progress;
-  if (size > kMostWithoutProgress && world::can_redraw_lines()) progress.emplace(what, 0, static_cast<int64_t>(size), logger);
-  auto result = read([&](int64_t num_read) {
-    if (progress) progress->update(num_read);
-  });
-  if (progress) progress->clear();
-  return result;
+  SampleProgress progress(what, logger, 0, kLongWait);
+  return read([&](int64_t num_read) { progress.update(num_read, static_cast<int64_t>(size)); });
 }
 
 Node section_of(const std::string& dataset, const std::string& key, const fs::path& path) {
@@ -56,21 +46,18 @@ Node section_of(const std::string& dataset, const std::string& key, const fs::pa
   return section;
 }
 
-// Adds the possible sections `dataset` for a CSV file, one for each kind of targets.
-void add_csv_sections(const Node& section, std::vector<Node>& sections) {
-  for (const char* targets : {"class", "classes", "numbers"}) {
-    sections.push_back(section);
-    if (std::string_view(targets) != "class") sections.back().set("targets", Node::scalar(targets));
-  }
-}
-
 // The possible sections `dataset` for `data`.
 std::vector<Node> candidates(const fs::path& data) {
   std::vector<Node> sections;
-  if (data.extension() == ".csv") {
-    add_csv_sections(section_of("csv", "train", data), sections);
+  // For a CSV file, a section for each kind of targets.
+  const auto add_csv = [&](const Node& section) {
+    for (const char* targets : {"", "classes", "numbers"}) {
+      sections.push_back(section);
+      if (*targets != '\0') sections.back().set("targets", Node::scalar(targets));
+    }
     return sections;
-  }
+  };
+  if (data.extension() == ".csv") return add_csv(section_of("csv", "train", data));
   for (const char* name : {"lmdb", "cifar10", "cifar100", "mnist", "fashion_mnist", "tiny_imagenet"}) {
     sections.push_back(section_of(name, "root", data));
   }
@@ -79,7 +66,7 @@ std::vector<Node> candidates(const fs::path& data) {
     for (const char* name : {"val.csv", "validation.csv"}) {
       if (fs::exists(data / name)) section.set("validation", Node::scalar((data / name).string()));
     }
-    add_csv_sections(section, sections);
+    add_csv(section);
   }
   sections.push_back(section_of("image_folder", "root", data));
   return sections;
@@ -126,14 +113,12 @@ FoundData find_data(const fs::path& data, Logger& logger) {
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder; correct the path", data.string()));
   auto sections = candidates(data);
   const bool is_csv = data.extension() == ".csv";
-  std::string problem;  // of the first candidate
-  std::string reason;   // why the folder, the last candidate, is no image_folder
+  std::string problem, reason;  // of the first candidate; of the last one, a folder as image_folder
   for (auto& section : sections) {
     auto factory = make_factory(section);
     if (problem.empty()) problem = factory.missing;
     reason = factory.missing;
-    const bool is_of_csv = section.find("name")->value.text == "csv";
-    if (is_of_csv && !may_have_targets(section, factory.info)) continue;
+    if (section.find("name")->value.text == "csv" && !may_have_targets(section, factory.info)) continue;
     if (!factory.missing.empty() || !factory.info.is_image) continue;
     try {
       auto train = factory.open(Split::kTrain, logger);
@@ -205,9 +190,6 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
   }
   facts.targets = data::summarize_targets(train);
   const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
-  if (indices.size() > kMostWithoutProgress && !world::can_redraw_lines()) {
-    logger.info("reading {} training images to determine their sizes and the statistics of their pixels", indices.size());
-  }
   session::ImageNotes notes;
   facts.sizes = survey("training", train, facts, notes, logger);
   if (facts.sizes.sizes.empty()) throw DataError(facts.sizes.first_unreadable);
@@ -233,47 +215,25 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
 }
 
 void refuse_existing(const fs::path& file) {
-  throw UsageError(fmt::format("{} exists already and is kept; name another file with --output", file.string()));
-}
-
-void write_new_file(const fs::path& path, std::string_view text) {
-  const auto file = open_regular_file(path, O_WRONLY | O_CREAT | O_EXCL);
-  if (file.number() < 0 && errno == EEXIST) refuse_existing(path);
-  if (file.number() >= 0 && write_all(file.number(), text)) return;
-  const int reason = errno;
-  // Removes a partial file, because the next attempt would refuse to replace it.
-  if (file.number() >= 0) fs::remove(path);
-  throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(reason)));
-}
-
-// Fails before a long computation if the file could not be written at its end.
-void try_new_file(const fs::path& path) {
-  write_new_file(path, "");
-  fs::remove(path);
+  if (fs::exists(file)) throw UsageError(fmt::format("{} exists already and is kept; name another file with --output", file.string()));
 }
 
 // The JSON Schema, in the folder of the experiment file. The experiment file's first line names it for the language servers of editors.
 constexpr const char* kSchemaName = "trainer.schema.json";
 
 void print_next_steps(const std::string& path, bool has_data, bool has_warned) {
-  struct Step {
-    std::string command;
-    const char* purpose;
-  };
   const auto file = quoted(path);
-  std::vector<Step> steps;
-  const auto is_validate = [](const Command& command) { return std::string_view(command.name) == "validate"; };
-  if (std::ranges::any_of(all_commands(), is_validate)) steps.push_back({"trainer validate --config " + file, "check it without data"});
-  if (has_warned) steps.push_back({"trainer data check --config " + file, "list all images that cannot be read or look unintended"});
-  if (has_data) steps.push_back({"trainer data audit --config " + file, "list images that are the same or nearly the same"});
-  if (has_data) steps.push_back({fmt::format("trainer data show --config {} --output images.png", file), "see what the network receives"});
-  steps.push_back({"trainer --config " + file, "train"});
-  steps.push_back({"trainer launch --config " + file, "train with one process per GPU"});
-  size_t width = 0;
-  for (const auto& step : steps) width = std::max(width, step.command.size());
+  std::vector<cli::Row> steps = {{"", "trainer validate --config " + file, "# check it without data"}};
+  if (has_warned) steps.push_back({"", "trainer data check --config " + file, "# list all images that cannot be read or look unintended"});
+  if (has_data) {
+    steps.push_back({"", "trainer data audit --config " + file, "# list images that are the same or nearly the same"});
+    steps.push_back({"", fmt::format("trainer data show --config {} --output images.png", file), "# see what the network receives"});
+  }
+  steps.push_back({"", "trainer --config " + file, "# train"});
+  steps.push_back({"", "trainer launch --config " + file, "# train with one process per GPU"});
   if (is_standard_output_closed()) return;
-  print("{} is written, and beside it {}, with which editors complete and check it. What you can do next:\n", path, kSchemaName);
-  for (const auto& step : steps) print("  {:<{}}  # {}\n", step.command, width, step.purpose);
+  print("{} is written, and beside it {}, with which editors complete and check it. What you can do next:\n{}", path, kSchemaName,
+        cli::to_table({{""}, {""}, {""}}, std::move(steps)));
 }
 
 }  // namespace
@@ -297,15 +257,18 @@ ExitCode init(const std::vector<std::string>& args) {
       ->needs(data_option);
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
-  if (fs::exists(output)) refuse_existing(output);
-  try_new_file(output);
+  refuse_existing(output);
+  // Opened now, so that a file that cannot be written is reported before the images are read.
+  OutputFile file(output);
 
   const auto logger = make_console_logger();
   bool has_warned = false;
   const auto text = data.empty() ? std::string(inspection::kStartingFileOfCifar10) : file_for(data, !without_weights, *logger, has_warned);
   const auto& registries = session::all_registries();
   config::load_text(text, output.string(), {}, registries);
-  write_new_file(output, fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
+  file.write(fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
+  refuse_existing(output);
+  file.commit();
   write_file_atomically(output.parent_path() / kSchemaName, config::schema(registries).dump(1) + '\n');
   print_next_steps(output.string(), /*has_data=*/!data.empty(), has_warned);
   return ExitCode::kDone;

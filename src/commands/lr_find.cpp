@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <limits>
 
 #include "base/signal.h"
@@ -7,9 +8,8 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
-#include "launch/world/host_resources.h"
+#include "commands/sample_progress.h"
 #include "reporting/plot.h"
-#include "reporting/progress_bar.h"
 #include "reporting/values.h"
 #include "run/inspection/lr_range_test.h"
 #include "run/session/build.h"
@@ -24,40 +24,19 @@ using inspection::LrRangeTest;
 // Forwards the loss of each step to the test. A step without a loss was skipped, because its loss or gradients were not finite.
 class LossReader : public reporting::Sink {
  public:
-  // `logger`: shows the progress, as a bar on a terminal, otherwise as a line every few seconds; null: shows none.
-  LossReader(LrRangeTest& test, int64_t num_steps, Logger* logger) : test_(test), num_steps_(num_steps), logger_(logger) {
-    if (logger_ != nullptr && world::can_redraw_lines()) bar_.emplace(stderr, world::wants_colour());
-  }
+  // `show`: called with the number of steps.
+  LossReader(LrRangeTest& test, std::function<void(int64_t)> show) : test_(test), show_(std::move(show)) {}
   void on_train(const reporting::TrainEvent& event) override { loss_ = reporting::value_of(event.metrics, "loss"); }
   void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) override {
     test_.add(loss_.value_or(std::numeric_limits<double>::quiet_NaN()));
     loss_.reset();
-    if (logger_ != nullptr && !test_.points().empty()) show();
+    show_(std::ssize(test_.points()));
   }
 
  private:
-  void show() {
-    constexpr std::chrono::seconds kBetweenLines(5);
-    const auto now = reporting::ProgressBar::Clock::now();
-    if (bar_ ? !bar_->due(now) : logged_at_ && now - *logged_at_ < kBetweenLines) return;
-    const auto& points = test_.points();
-    const reporting::Fields fields = {{fmt::format("step {} of {}", points.size(), num_steps_)},
-                                      {fmt::format("lr {:.2g}", points.back().lr), 1},
-                                      {fmt::format("loss {:.4f}", points.back().smoothed), 0}};
-    if (bar_) {
-      bar_->draw(fields, static_cast<double>(points.size()) / static_cast<double>(num_steps_), now);
-    } else {
-      logger_->info("{}", reporting::to_line(fields));
-      logged_at_ = now;
-    }
-  }
-
   LrRangeTest& test_;
-  int64_t num_steps_;
+  std::function<void(int64_t)> show_;
   std::optional<double> loss_;
-  Logger* logger_;
-  std::optional<reporting::ProgressBar> bar_;
-  std::optional<reporting::ProgressBar::Clock::time_point> logged_at_;
 };
 
 // Changes the experiment for the test, which reads the loss of every step, does not validate, and has its own schedule.
@@ -88,7 +67,10 @@ bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_step
   if (base_lr == 0)
     throw UsageError(context.experiment().place_of("optimizer.lr") +
                      ": the test scales the learning rate, which must not be 0; set it to 1");
-  LossReader reader(test, num_steps, context.rank() == 0 ? &context.logger() : nullptr);
+  SampleProgress progress("trained", context.logger(), 0, {}, "steps");
+  LossReader reader(test, [&](int64_t num_done) {
+    if (context.rank() == 0) progress.update(num_done, num_steps);
+  });
   session.train(reader, [&] { return test.is_done() || stop_signal() != 0; });
   return test.is_done();
 }
@@ -124,25 +106,15 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
                                       .mark_x = suggestion}));
   print("\n{} steps from {:g} to {:g}{}\n", points.size(), points.front().lr, points.back().lr,
         test.has_diverged() ? "; then the loss diverged" : "");
-  if (!test.is_done()) {
-    print("Stopped after {} of {} steps, so nothing is suggested.\n", points.size(), range.num_steps);
-    return;
-  }
-  if (!advice) {
-    print("No suggestion: the loss does not fall, or the steps are too few; try more --steps, or another --min-lr.\n");
-    return;
-  }
+  if (!test.is_done()) return print("Stopped after {} of {} steps, so nothing is suggested.\n", points.size(), range.num_steps);
+  if (!advice) return print("No suggestion: the loss does not fall, or the steps are too few; try more --steps, or another --min-lr.\n");
   print("the loss is lowest at a learning rate of {:.2g}{}\n", advice->least,
         advice->rise ? fmt::format("; above {:.2g} the loss exceeds the level from which it began to fall", *advice->rise) : "");
-  if (!advice->rise) {
-    print("No suggestion: the loss does not rise again; try a higher --max-lr.\n");
-    return;
-  }
+  if (!advice->rise) return print("No suggestion: the loss does not rise again; try a higher --max-lr.\n");
   if (!suggestion) {
-    print(
+    return print(
         "No suggestion: the two learning rates in the line above differ by more than a factor of 10. Choose a learning rate from the "
         "curve, or try more --steps or a larger batch.\n");
-    return;
   }
   print("suggestion (^), {}: {:.2g}\n",
         is_sgd ? fmt::format("a third of {:.2g}", *advice->rise) : fmt::format("a tenth of {:.2g}", advice->least), *suggestion);

@@ -1,14 +1,14 @@
 #include "commands/pictures.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "base/log.h"
-#include "cli/arguments.h"
-#include "config/load.h"
+#include "commands/run_end.h"
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
@@ -53,7 +53,7 @@ void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::pa
   const auto name = file.filename().string();
   for (int64_t i = 0; i < dataset.size(); ++i) {
     const auto sample = dataset.origin(i).name;
-    if (sample.ends_with(given_name) || sample.ends_with(name)) cli::refuse_to_overwrite(sample, output, option);
+    if (sample.ends_with(given_name) || sample.ends_with(name)) refuse_to_overwrite(output, {sample}, option);
   }
 }
 
@@ -154,15 +154,8 @@ constexpr int kLongestEdge = 96;  // of a picture in a report
 constexpr int kPreviewQuality = 88;
 
 std::string to_base64(const std::vector<uint8_t>& bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto byte = [&](size_t at) { return at < bytes.size() ? uint32_t{bytes[at]} : 0U; };
-    const auto group = byte(i) << 16U | byte(i + 1) << 8U | byte(i + 2);
-    for (size_t digit = 0; digit < 4; ++digit) {
-      text += i + digit > bytes.size() ? '=' : kDigits[group >> (18 - 6 * digit) & 63U];
-    }
-  }
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
+  text.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<uint8_t*>(text.data()), bytes.data(), static_cast<int>(bytes.size()))));
   return text;
 }
 
@@ -175,6 +168,17 @@ config::Experiment load_experiment(const history::RunRecord& run) {
 
 }  // namespace
 
+data::RgbImage rgb_of(data::Picture picture) {
+  const auto array = picture.pixels();
+  const auto channels = static_cast<size_t>(array.channels);
+  data::RgbImage rgb{.height = array.height, .width = array.width};
+  rgb.pixels.reserve(3 * array.num_pixels());
+  for (size_t i = 0; i < array.num_bytes(); i += channels) {
+    for (size_t c = 0; c < 3; ++c) rgb.pixels.push_back(array.data[i + std::min(c, channels - 1)]);
+  }
+  return rgb;
+}
+
 std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding, int longest_edge) {
   data::PictureMemory memory;
   auto picture = sample.encoded.empty() ? data::Picture(sample.image, memory) : data::Picture(sample.encoded, memory, decoding);
@@ -184,13 +188,8 @@ std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& d
     picture.resize(scaled(picture.height()), scaled(picture.width()));
   }
   picture.make_visible();
-  const auto array = picture.pixels();
-  std::vector<uint8_t> rgb;
-  for (size_t pixel = 0; pixel < array.num_pixels(); ++pixel) {
-    for (int c = 0; c < 3; ++c)
-      rgb.push_back(array.data[pixel * static_cast<size_t>(array.channels) + static_cast<size_t>(std::min(c, array.channels - 1))]);
-  }
-  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.data(), array.height, array.width, kPreviewQuality));
+  const auto rgb = rgb_of(picture);
+  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.pixels.data(), rgb.height, rgb.width, kPreviewQuality));
 }
 
 report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "data/image_file.h"
 #include "report/report_data.h"
 #include "trainer/keys.h"
+#include "trainer/transform.h"
 
 namespace trainer::commands {
 
@@ -39,6 +39,9 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
 // not colours. Small images are enlarged. Throws DataError naming a sample that cannot be read.
 data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
                                 int64_t epoch);
+
+// The pixels of an 8-bit image; grey values become all three colours. Throws like decode_image().
+data::RgbImage rgb_of(data::Picture picture);
 
 // A JPEG picture of a sample as it is stored, made smaller if an edge is longer than `longest_edge`: "data:image/jpeg;base64,…". Throws
 // like decode_image().

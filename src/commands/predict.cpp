@@ -256,47 +256,26 @@ class Printer {
   size_t num_columns_ = 0;  // of comma-separated values
 };
 
-// The features of all images, written as a file for numpy.load().
-class Embeddings {
- public:
-  void add(const inference::Prediction& prediction) {
-    if (!prediction.features.empty()) num_columns_ = prediction.features.size();
-    rows_.push_back(prediction.features);
+// Writes the features of all images for numpy.load(). A row is empty for a file that cannot be used.
+void write_embeddings(const fs::path& file, const std::vector<std::vector<float>>& rows) {
+  // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: version 1.0, whose header is padded to a multiple of 64 bytes.
+  constexpr size_t kAlignment = 64;
+  size_t num_columns = 0;
+  for (const auto& row : rows) num_columns = std::max(num_columns, row.size());
+  auto description = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows.size(), num_columns);
+  std::string header("\x93NUMPY\x01\x00", 8);
+  const auto unpadded = header.size() + 2 + description.size() + 1;
+  description.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  description += '\n';
+  OutputFile output(file);
+  little_endian::append(header, static_cast<uint16_t>(description.size()));
+  output.write(header + description);
+  const std::vector<float> unusable(num_columns, std::numeric_limits<float>::quiet_NaN());
+  for (const auto& row : rows) {
+    const auto& values = row.empty() ? unusable : row;
+    output.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
   }
-
-  void write(const fs::path& file) const {
-    // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: version 1.0, whose header is padded to a multiple of 64
-    // bytes.
-    constexpr size_t kAlignment = 64;
-    auto description = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows_.size(), num_columns_);
-    const std::string magic("\x93NUMPY\x01\x00", 8);
-    const auto unpadded = magic.size() + 2 + description.size() + 1;
-    description.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
-    description += '\n';
-    OutputFile output(file);
-    std::string header = magic;
-    little_endian::append(header, static_cast<uint16_t>(description.size()));
-    output.write(header + description);
-    const std::vector<float> unusable(num_columns_, std::numeric_limits<float>::quiet_NaN());
-    for (const auto& row : rows_) {
-      const auto& values = row.empty() ? unusable : row;
-      output.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-    }
-    output.commit();
-  }
-
- private:
-  std::vector<std::vector<float>> rows_;  // empty for a file that cannot be used
-  size_t num_columns_ = 0;
-};
-
-// `output`: the value of `option`.
-void refuse_output_over_input(const fs::path& output, const char* option, const PredictArguments& arguments,
-                              const std::vector<std::string>& files) {
-  refuse_file_of_run(output, option);
-  if (std::error_code none; !fs::exists(output, none)) return;
-  for (const auto& input : {fs::path(arguments.checkpoint), arguments.config}) cli::refuse_to_overwrite(input, output, option);
-  for (const auto& file : files) cli::refuse_to_overwrite(file, output, option);
+  output.commit();
 }
 
 struct GridImage {
@@ -339,13 +318,15 @@ ExitCode predict(const std::vector<std::string>& args) {
   for (const auto& problem : problems) logger->warn("{}", problem);
   inference::Predictor predictor(description, file.tree(), arguments.ema, context.placement());
   if (arguments.reject_below) predictor.set_reject_below(*arguments.reject_below);
+  std::vector<fs::path> inputs(files.begin(), files.end());
+  inputs.insert(inputs.end(), {arguments.checkpoint, arguments.config});
   if (!arguments.grid.empty()) {
-    refuse_output_over_input(arguments.grid, "--save-grid", arguments, files);
+    refuse_to_overwrite(arguments.grid, inputs, "--save-grid");
     data::check_image_extension(arguments.grid);
   }
-  Embeddings embeddings;
+  std::vector<std::vector<float>> embeddings;
   if (!arguments.embeddings.empty()) {
-    refuse_output_over_input(arguments.embeddings, "--embeddings", arguments, files);
+    refuse_to_overwrite(arguments.embeddings, inputs, "--embeddings");
     if (!predictor.has_features()) {
       throw UsageError("--embeddings: this network does not separate its features from its last layer; remove this option");
     }
@@ -373,12 +354,12 @@ ExitCode predict(const std::vector<std::string>& args) {
         ++num_classified;
         if (grid.size() < kMostInGrid) grid.push_back({part[i], printer.caption_of(prediction)});
       }
-      if (!arguments.embeddings.empty()) embeddings.add(prediction);
+      if (!arguments.embeddings.empty()) embeddings.push_back(prediction.features);
       printer.print_answers(part[i], prediction);
     }
     flush_standard_output();
   }
-  if (!arguments.embeddings.empty()) embeddings.write(arguments.embeddings);
+  if (!arguments.embeddings.empty()) write_embeddings(arguments.embeddings, embeddings);
   if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
   if (problems.empty()) return ExitCode::kDone;
   throw DataError(fmt::format("{} cannot be used, for the reasons above; {}", counted(problems.size(), "path"),

@@ -6,10 +6,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/arguments.h"
+#include "cli/output.h"
 #include "commands/command.h"
 #include "launch/world/host_resources.h"
 #include "run/session/build.h"
-#include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/session.h"
 #include "train/engine/non_finite.h"
@@ -50,12 +50,11 @@ std::string heading(const engine::StepRecord& record) {
 }
 
 void print_observations(const std::vector<engine::Observation>& observations) {
-  size_t width = 0;
-  for (const auto& observation : observations) width = std::max(width, observation.what.size());
-  print("{:<{}}  {:<20}  {:>12}  {:>12}\n", "", width, "shape", "largest", "not finite");
+  std::vector<cli::Row> rows;
   for (const auto& [what, shape, largest, num_non_finite] : observations) {
-    print("{:<{}}  {:<20}  {:>12.4g}  {:>12}\n", what, width, fmt::format("{}", fmt::join(shape, "x")), largest, num_non_finite);
+    rows.push_back({what, fmt::format("{}", fmt::join(shape, "x")), fmt::format("{:.4g}", largest), std::to_string(num_non_finite)});
   }
+  print("{}", cli::to_table({{""}, {"shape"}, {.title = "largest", .is_number = true}, {.title = "not finite", .is_number = true}}, rows));
 }
 
 // Repeats the step and prints the observations of each micro-step. Returns the name of the first observation that is not finite; empty if

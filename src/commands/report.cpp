@@ -105,7 +105,7 @@ void replace_run_sets(ReportArguments& arguments) {
 }
 
 void write_report(const ReportArguments& arguments) {
-  refuse_file_of_run(arguments.output);
+  refuse_to_overwrite(arguments.output);
   write_output_file(arguments.output, report::make_page(Runs(arguments).data()));
   print_written(arguments.output, "{}; open it in a browser", counted(arguments.folders.size(), "run"));
 }

@@ -2,15 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-
 #include "base/text.h"
 #include "base/url.h"
 #include "report/history/run_record.h"
-#include "reporting/sinks.h"
 #include "run/run_directory.h"
-#include "train/task/task.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
@@ -78,62 +73,15 @@ std::string training_command(const config::ExperimentSource& source, int world_s
   return text;
 }
 
-namespace {
-
-// Waits for the program of logging.command after the files of the run are complete.
-class EndOfEventCommand : public reporting::Sink {
- public:
-  explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
-  void on_end(const reporting::EndEvent& event) override {
-    // The other ranks do not know of the failure yet, so the wait must be short.
-    command_.finish(event.reason == "failed" ? std::chrono::seconds(5) : std::chrono::hours(1));
-  }
-
- private:
-  reporting::EventCommand& command_;
-};
-
-}  // namespace
-
-void check_event_command(session::RankContext& context) {
-  const auto& experiment = context.experiment();
-  const auto& command = experiment.logging.command;
-  if (command.empty()) return;
-  context.barrier().on_rank0([&] {
-    reporting::find_event_command(command.front(), experiment.place_of("logging.command"));
-    return std::string();
-  });
-}
-
-std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context) {
-  const auto& experiment = context.experiment();
-  const auto& command = experiment.logging.command;
-  std::unique_ptr<reporting::EventCommand> started;
-  if (command.empty()) return started;
-  context.barrier().on_rank0([&] {
-    reporting::EventCommandOptions options{.command = command, .place = experiment.place_of("logging.command")};
-    // The other ranks wait for this one, which must not appear to hang.
-    options.patience = std::min<std::chrono::milliseconds>(options.patience, std::chrono::seconds(experiment.distributed.hang_seconds) / 2);
-    started = std::make_unique<reporting::EventCommand>(std::move(options), context.logger());
-    return std::string();
-  });
-  return started;
-}
-
-void add_sinks_of_experiment(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
-                             reporting::EventCommand* command) {
-  const auto& class_names = session.parts().data.train.samples.info().class_names;
-  for (const auto& sink : context.experiment().logging.sinks) {
-    reporter.add(reporting::sink_registry().make(
-        sink, {.run_dir = session.directory()->path(), .config_text = context.config_text(), .class_names = class_names}));
-  }
-  if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
-}
-
-void refuse_file_of_run(const std::filesystem::path& output, std::string_view option) {
+void refuse_to_overwrite(const fs::path& output, const std::vector<fs::path>& inputs, std::string_view option) {
   std::error_code no_file;
-  const auto file = std::filesystem::canonical(output, no_file);
+  const auto file = fs::canonical(output, no_file);
   if (no_file) return;
+  for (const auto& input : inputs) {
+    if (!fs::equivalent(input, output, no_file)) continue;
+    throw UsageError(
+        fmt::format("{} {}: this is the file {}, which would be overwritten; give another name", option, output.string(), input.string()));
+  }
   for (auto folder = file.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
     if (!history::is_run_directory(folder) || !run::is_file_of_run(file.lexically_relative(folder))) continue;
     throw UsageError(fmt::format("{} {}: this is a file of the run in {}, which would be overwritten; give another name", option,

@@ -1,10 +1,8 @@
 #pragma once
-// The lines that the console prints after the results of a run (where its files are, and what to do next); the receivers of a run's events
-// besides the console; and the protection of a run's files from the outputs of other
-// commands.
+// The lines that the console prints after the results of a run (where its files are, and what to do next), and the protection of a run's
+// files from the outputs of other commands.
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +10,7 @@
 #include "config/experiment.h"
 #include "config/load.h"
 #include "launch/world/rank_env.h"
-#include "reporting/event_command.h"
-#include "reporting/sinks.h"
 #include "run/run_directory.h"
-#include "run/session/rank_context.h"
-#include "run/session/session.h"
 #include "trainer/events.h"
 
 namespace trainer::commands {
@@ -41,20 +35,9 @@ std::string quoted(const std::string& word);
 // The shell command that trains this experiment on `world_size` ranks of a host, with further arguments. Secrets in URLs are masked.
 std::string training_command(const config::ExperimentSource& source, int world_size, const std::vector<std::string>& more = {});
 
-// The receivers of a run's events besides the console: its files, and the program of logging.command.
-
-// Collective: throws UsageError if the program of logging.command cannot be found. To be called before data is loaded.
-void check_event_command(session::RankContext& context);
-// Collective: starts the program of logging.command on rank 0; null on other ranks, and if there is no program.
-std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context);
-
-// To be called on the rank that writes the files of the run, after Session::add_sinks(): adds the sinks of logging.sinks, and one that ends
-// the program of logging.command, if `command` is not null. All arguments must outlive the reporter.
-void add_sinks_of_experiment(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
-                             reporting::EventCommand* command);
-
-// Throws UsageError if `output`, the value of `option`, is a file that training writes to a run directory, such as its metrics and
-// checkpoints, because it would be overwritten.
-void refuse_file_of_run(const std::filesystem::path& output, std::string_view option = "--output");
+// Throws UsageError if `output`, the value of `option`, is one of the files `inputs`, even under another name, or a file that training
+// writes to a run directory, such as its metrics and checkpoints, because it would be overwritten.
+void refuse_to_overwrite(const std::filesystem::path& output, const std::vector<std::filesystem::path>& inputs = {},
+                         std::string_view option = "--output");
 
 }  // namespace trainer::commands

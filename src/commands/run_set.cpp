@@ -189,24 +189,21 @@ Json describe_runs(const RunSet& set, const std::vector<Json>& validations) {
 }
 
 void print_metrics(const std::string& title, const std::string& count, const std::vector<MetricsRow>& rows) {
-  std::vector<cli::Column> columns = {{.title = title, .cells = {}}, {.title = count, .cells = {}}};
+  std::vector<cli::Column> columns = {{title}, {count}};
   for (const auto& row : rows) {
     for (const auto& [name, value] : row.metrics.items()) {
-      if (std::find_if(columns.begin() + 2, columns.end(), [&](const auto& column) { return column.title == name; }) == columns.end())
-        columns.push_back({.title = name, .cells = {}});
+      if (std::ranges::find(columns.begin() + 2, columns.end(), name, &cli::Column::title) == columns.end()) columns.push_back({name});
     }
   }
+  std::vector<cli::Row> cells;
   for (const auto& row : rows) {
-    columns[0].cells.push_back(row.title);
-    columns[1].cells.push_back(row.count);
+    auto& line = cells.emplace_back(cli::Row{row.title, row.count});
     for (size_t i = 2; i < columns.size(); ++i) {
       const auto value = row.metrics.value(columns[i].title, Json());
-      columns[i].cells.push_back(value.is_number()   ? fmt::format("{:.4f}", value.get<double>())
-                                 : value.is_string() ? value.get<std::string>()
-                                                     : "");
+      line.push_back(value.is_number() ? fmt::format("{:.4f}", value.get<double>()) : value.is_string() ? value.get<std::string>() : "");
     }
   }
-  print("{}", cli::to_table(columns, std::nullopt));
+  print("{}", cli::to_table(columns, std::move(cells)));
 }
 
 }  // namespace trainer::commands

@@ -5,43 +5,26 @@
 #include <cstdio>
 #include <utility>
 
-#include "base/text.h"
 #include "launch/world/host_resources.h"
+#include "reporting/values.h"
 
 namespace trainer::commands {
 
-SampleProgress::SampleProgress(std::string what, int64_t begin, int64_t size, Logger& logger)
-    : what_(std::move(what)), begin_(begin), size_(size), logger_(logger), tenths_(begin * 10 / size) {
+SampleProgress::SampleProgress(std::string what, Logger& logger, int64_t begin, std::chrono::seconds patience, std::string unit)
+    : what_(std::move(what)), logger_(logger), begin_(begin), num_done_(begin), patience_(patience), unit_(std::move(unit)) {
   if (world::can_redraw_lines()) bar_.emplace(stderr, world::wants_colour());
 }
 
-void SampleProgress::update(int64_t num_done) {
-  if (bar_) {
-    draw(num_done);
-  } else if (num_done * 10 / size_ > tenths_) {
-    tenths_ = num_done * 10 / size_;
-    logger_.info("{} {} of {} samples", what_, num_done, size_);
-  }
-}
-
-void SampleProgress::log_above(const std::function<void()>& log) {
-  if (bar_) {
-    bar_->print_above(log);
-  } else {
-    log();
-  }
-}
-
-void SampleProgress::draw(int64_t num_done) {
-  const auto now = reporting::ProgressBar::Clock::now();
-  if (!bar_->due(now)) return;
+void SampleProgress::update(int64_t num_done, int64_t size) {
+  const auto before = std::exchange(num_done_, num_done);
+  const auto now = Clock::now();
+  if (now - started_ < patience_ || (bar_ ? !bar_->due(now) : num_done * 10 / size == before * 10 / size)) return;
+  const auto count = fmt::format("{} {} of {} {}", what_, num_done, size, unit_);
+  if (!bar_) return logger_.info("{}", count);
   const double rate = static_cast<double>(num_done - begin_) / std::chrono::duration<double>(now - started_).count();
-  reporting::Fields fields = {{fmt::format("{} {} of {} samples", what_, num_done, size_)}, {fmt::format("{:.0f} per second", rate), 0}};
-  if (rate > 0) {
-    const std::chrono::duration<double> rest(static_cast<double>(size_ - num_done) / rate);
-    fields.push_back({"ETA " + format_duration(rest), 1});
-  }
-  bar_->draw(fields, static_cast<double>(num_done) / static_cast<double>(size_), now);
+  reporting::Fields fields = {{count}, {fmt::format("{:.0f} per second", rate), 0}};
+  if (rate > 0) fields.push_back({"ETA " + reporting::format_seconds(static_cast<double>(size - num_done) / rate), 1});
+  bar_->draw(fields, static_cast<double>(num_done) / static_cast<double>(size), now);
 }
 
 }  // namespace trainer::commands

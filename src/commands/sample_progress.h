@@ -11,51 +11,35 @@
 
 namespace trainer::commands {
 
-// Shows the progress of a command through the samples of a data set: a bar on a terminal, otherwise a line for each tenth.
+// Shows the progress of a command: a bar on a terminal, otherwise a line for each tenth.
 class SampleProgress {
  public:
-  // `what`: "training: read", before "10 of 100 samples". `begin`: the number of samples that were done before. `logger` must outlive this
-  // object.
-  SampleProgress(std::string what, int64_t begin, int64_t size, Logger& logger);
+  // `what`: "training: read", before "10 of 100 samples". `begin`: the number of samples that were done before. `patience`: nothing is
+  // shown until this time has passed. `logger` must outlive this object.
+  SampleProgress(std::string what, Logger& logger, int64_t begin = 0, std::chrono::seconds patience = {}, std::string unit = "samples");
 
-  void update(int64_t num_done);
+  void update(int64_t num_done, int64_t size);
   // Removes the bar, until the next update.
   void clear() {
     if (bar_) bar_->clear();
   }
   // Calls `log`, which must log a line, so that the line appears above the bar.
-  void log_above(const std::function<void()>& log);
+  void log_above(const std::function<void()>& log) { bar_ ? bar_->print_above(log) : log(); }
 
  private:
-  void draw(int64_t num_done);
+  using Clock = reporting::ProgressBar::Clock;
 
   std::string what_;
+  Logger& logger_;
   int64_t begin_;
-  int64_t size_;
-  Logger& logger_;
-  int64_t tenths_;
+  int64_t num_done_;
+  std::chrono::seconds patience_;
+  std::string unit_;
   std::optional<reporting::ProgressBar> bar_;
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  Clock::time_point started_ = Clock::now();
 };
 
-// The same for an evaluation, once it has taken a few seconds.
-class LateProgress {
- public:
-  explicit LateProgress(Logger& logger) : logger_(logger) {}
-  void update(int64_t num_done, int64_t num_samples) {
-    if (!shown_ && std::chrono::steady_clock::now() - started_ > kLong) shown_.emplace("evaluated", num_done, num_samples, logger_);
-    if (shown_) shown_->update(num_done);
-  }
-  void clear() {
-    if (shown_) shown_->clear();
-  }
-
- private:
-  static constexpr std::chrono::seconds kLong{3};
-
-  Logger& logger_;
-  std::optional<SampleProgress> shown_;
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-};
+// After which a command that usually ends at once shows its progress.
+inline constexpr std::chrono::seconds kLongWait{3};
 
 }  // namespace trainer::commands

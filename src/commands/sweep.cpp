@@ -1,7 +1,5 @@
 // `trainer sweep`: trains once for each combination of values of some keys, and compares the results.
 
-#include "commands/sweep.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/run_set.h"
 #include "config/yaml.h"
 
 namespace trainer::commands {

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/sink.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "launch/world/host_resources.h"
+#include "reporting/event_command.h"
 #include "reporting/sinks.h"
 #include "run/inspection/step_profiler.h"
 #include "run/session/build.h"
@@ -97,18 +100,6 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
           }};
 }
 
-// Ends a profile whose last step was not reached, so that its message comes before the console's last lines.
-class EndOfProfile : public reporting::Sink {
- public:
-  explicit EndOfProfile(inspection::StepProfiler& profiler) : profiler_(profiler) {}
-  void on_end(const reporting::EndEvent& event) override {
-    if (event.reason != "failed") profiler_.finish();
-  }
-
- private:
-  inspection::StepProfiler& profiler_;
-};
-
 // Null without logging.profile_steps, and on ranks that write no files.
 std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
   const auto& steps = context.experiment().logging.profile_steps;
@@ -120,6 +111,19 @@ std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankConte
   }
   return std::make_unique<inspection::StepProfiler>(steps[0], steps[1], context.placement().device.is_cuda(),
                                                     session.directory()->profile_file(), context.logger());
+}
+
+// Collective: calls `work` on rank 0 if there is a program of logging.command.
+void with_event_command(session::RankContext& context, const std::function<void(reporting::EventCommandOptions)>& work) {
+  const auto& experiment = context.experiment();
+  if (experiment.logging.command.empty()) return;
+  context.barrier().on_rank0([&] {
+    reporting::EventCommandOptions options{.command = experiment.logging.command, .place = experiment.place_of("logging.command")};
+    // The other ranks wait for this one, which must not appear to hang.
+    options.patience = std::min<std::chrono::milliseconds>(options.patience, std::chrono::seconds(experiment.distributed.hang_seconds) / 2);
+    work(std::move(options));
+    return std::string();
+  });
 }
 
 // `started`: when this process started.
@@ -147,7 +151,8 @@ ExitCode train(const std::vector<std::string>& args) {
       const auto& experiment = context.experiment();
       log_experiment(context);
       try {
-        check_event_command(context);
+        // Before data is loaded.
+        with_event_command(context, [](const auto& options) { reporting::find_event_command(options.command.front(), options.place); });
         // After a restart by a launcher, the run continues from the newest checkpoint of the earlier attempts, whatever --resume says.
         const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
         auto recipe = session::recipe_of(context);
@@ -158,11 +163,30 @@ ExitCode train(const std::vector<std::string>& args) {
         context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
         const auto profiler = make_profiler(context, session);
         reporting::Reporter reporter;
-        if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
+        // The message about a profile whose last step was not reached comes before the console's last lines.
+        if (profiler) {
+          reporter.add(std::make_unique<reporting::AtEnd>([&](const reporting::EndEvent& event) {
+            if (event.reason != "failed") profiler->finish();
+          }));
+        }
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
-        const auto command = start_event_command(context);
+        std::unique_ptr<reporting::EventCommand> command;
+        with_event_command(
+            context, [&](auto options) { command = std::make_unique<reporting::EventCommand>(std::move(options), context.logger()); });
         session.add_sinks(reporter, command.get());
-        if (session.directory() != nullptr) add_sinks_of_experiment(reporter, context, session, command.get());
+        if (const auto* directory = session.directory()) {
+          const auto& class_names = session.parts().data.train.samples.info().class_names;
+          for (const auto& sink : experiment.logging.sinks) {
+            reporter.add(reporting::sink_registry().make(
+                sink, {.run_dir = directory->path(), .config_text = context.config_text(), .class_names = class_names}));
+          }
+        }
+        // After the files of the run are complete. After a failure the other ranks do not know of it yet, so the wait must be short.
+        if (command) {
+          reporter.add(std::make_unique<reporting::AtEnd>([&](const reporting::EndEvent& event) {
+            command->finish(event.reason == "failed" ? std::chrono::seconds(5) : std::chrono::hours(1));
+          }));
+        }
         std::vector<engine::TrainingHook*> hooks;
         if (profiler) hooks.push_back(profiler.get());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);

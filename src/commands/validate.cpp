@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -19,22 +18,17 @@
 namespace trainer::commands {
 namespace {
 
-using Row = std::vector<std::string>;
+using cli::Row;
 
-// Prints columns with two spaces between them; numbers are aligned to the right.
-void print_table(const std::vector<Row>& rows, const std::vector<bool>& is_number) {
-  std::vector<size_t> widths(is_number.size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += "  " + (is_number[i] ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]));
-    }
-    print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
-  }
+// Prints a table, indented by an empty column.
+void print_table(std::vector<Row> rows, std::vector<cli::Column> columns) {
+  columns.insert(columns.begin(), {""});
+  for (auto& row : rows) row.insert(row.begin(), "");
+  print("{}", cli::to_table(columns, std::move(rows)));
 }
+
+const cli::Column kText = {""};
+const cli::Column kNumber = {.title = "", .is_number = true};
 
 // Three digits, as in "1.11 G".
 std::string format_flops(int64_t flops) {
@@ -58,20 +52,21 @@ void print_network(const inspection::Inspection& inspection) {
   std::vector<Row> rows = {{"parameters", std::to_string(layers.num_parameters)}};
   if (layers.num_trained < layers.num_parameters) rows.push_back({"trained", std::to_string(layers.num_trained)});
   rows.push_back({"FLOPs", format_flops(layers.flops)});
-  print_table(rows, {false, true});
+  print_table(std::move(rows), {kText, kNumber});
 }
 
 void print_layers(const inspection::Inspection& inspection) {
   const auto& layers = *inspection.layers;
   print("\nlayers of {}, for a sample of shape {}\n", inspection.experiment.model.component.name, shape_text(inspection.sample_shape));
-  std::vector<Row> rows = {{"name", "kind", "output", "parameters", "FLOPs", ""}};
+  std::vector<Row> rows;
   for (const auto& row : layers.rows) {
     rows.push_back({row.name, row.kind, shape_text(row.output_shape), row.num_parameters == 0 ? "-" : std::to_string(row.num_parameters),
                     format_flops(row.flops), row.is_frozen ? "frozen" : ""});
   }
   rows.push_back({"the whole network", "", "", std::to_string(layers.num_parameters), format_flops(layers.flops), ""});
   if (layers.num_trained < layers.num_parameters) rows.push_back({"trained", "", "", std::to_string(layers.num_trained), "", ""});
-  print_table(rows, {false, false, false, true, true, false});
+  print_table(std::move(rows),
+              {{"name"}, {"kind"}, {"output"}, {.title = "parameters", .is_number = true}, {.title = "FLOPs", .is_number = true}, kText});
   print(
       "  FLOPs of the forward pass of one sample: two for each multiply-accumulate of\n"
       "  convolutions, linear layers and attention, none for other layers.\n");
@@ -88,7 +83,7 @@ void print_batches(const inspection::Inspection& inspection, int world_size) {
     const auto steps = counted(plan->total_steps, "step");
     rows.push_back({"training", plan->num_epochs ? fmt::format("{} in {}", steps, counted(*plan->num_epochs, "epoch")) : steps});
   }
-  print_table(rows, {false, false});
+  print_table(std::move(rows), {kText, kText});
   if (inspection.num_repeated > 0) {
     print("  {} used twice in each epoch, so that all ranks have the same number (dataloader.shards: pad).\n",
           inspection.num_repeated == 1 ? "1 sample is" : fmt::format("{} samples are", inspection.num_repeated));
@@ -112,7 +107,7 @@ void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
   std::vector<Row> rows;
   for (const auto& item : memory.items) rows.push_back({item.what, format_bytes(static_cast<uint64_t>(item.bytes))});
   rows.push_back({"total", format_bytes(static_cast<uint64_t>(memory.total()))});
-  print_table(rows, {false, true});
+  print_table(std::move(rows), {kText, kNumber});
 }
 
 void print_time(const inspection::Inspection& inspection) {
@@ -129,7 +124,7 @@ void print_time(const inspection::Inspection& inspection) {
     add("epoch", *inspection.step_seconds * steps);
     add("training", *inspection.training_seconds);
   }
-  print_table(rows, {false, true});
+  print_table(std::move(rows), {kText, kNumber});
   print("  Without the time for reading the data and for validation.\n");
 }
 

@@ -17,9 +17,11 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
+#include "commands/pictures.h"
 #include "commands/sample_progress.h"
 #include "data/image_file.h"
 #include "data/operations/operations.h"
+#include "data/picture.h"
 #include "data/resample.h"
 #include "data/transforms/resize_and_crop.h"
 #include "datasets/download.h"
@@ -100,62 +102,35 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-struct Colours {
-  data::Frame size = {};
-  std::vector<uint8_t> pixels = {};  // [height][width][3]
-};
+// The images to compare, of any size: files, or samples of the run's data set.
+class Images {
+ public:
+  Images(std::vector<std::string> files, bool is_turned_upright) : files_(std::move(files)), is_turned_upright_(is_turned_upright) {}
+  Images(engine::Samples samples, bool is_turned_upright) : samples_(std::move(samples)), is_turned_upright_(is_turned_upright) {}
 
-// The images to compare, of any size.
-struct Images {
-  int64_t size = 0;
-  std::function<std::string(int64_t index)> name;
-  // Throws std::runtime_error with only the reason.
-  std::function<Colours(int64_t index)> read;
-};
-
-// Decodes in colour; images for a grey network are converted later.
-Colours decode_colours(std::span<const uint8_t> file, bool is_turned_upright) {
-  data::DecodedMemory memory;
-  const auto image = data::decode_image(file, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_turned_upright}, memory);
-  return {{image.height, image.width}, std::move(memory.pixels)};
-}
-
-Images images_of_files(std::vector<std::string> files, bool is_turned_upright) {
-  const auto all = std::make_shared<const std::vector<std::string>>(std::move(files));
-  return {.size = static_cast<int64_t>(all->size()),
-          .name = [all](int64_t index) { return all->at(static_cast<size_t>(index)); },
-          .read =
-              [all, is_turned_upright, file = std::vector<uint8_t>()](int64_t index) mutable {
-                return decode_colours(read_bytes(all->at(static_cast<size_t>(index)), file), is_turned_upright);
-              }};
-}
-
-// `image`: the pixels of a whole image, grey or RGB.
-Colours copy_colours(const data::ImageView& image) {
-  const auto num_pixels = static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
-  const auto channels = static_cast<size_t>(image.channels);
-  const bool is_planar = image.order == data::PixelOrder::kPlanar;
-  std::vector<uint8_t> pixels(num_pixels * 3);
-  for (size_t i = 0; i < num_pixels; ++i) {
-    for (size_t c = 0; c < 3; ++c) {
-      const auto channel = std::min(c, channels - 1);
-      pixels[3 * i + c] = image.pixels[is_planar ? channel * num_pixels + i : i * channels + channel];
+  int64_t size() const { return samples_ ? samples_->size() : std::ssize(files_); }
+  std::string name(int64_t index) const { return samples_ ? samples_->dataset().describe(index) : files_[static_cast<size_t>(index)]; }
+  // In colour; images for a grey network are converted later. Throws std::runtime_error with only the reason.
+  data::RgbImage read(int64_t index) {
+    std::span<const uint8_t> encoded;
+    if (samples_) {
+      const auto sample = samples_->dataset().read(index, scratch_);
+      if (sample.encoded.empty()) return rgb_of({sample.image, memory_});
+      encoded = sample.encoded;
+    } else {
+      encoded = read_bytes(files_[static_cast<size_t>(index)], file_);
     }
+    return rgb_of({encoded, memory_, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_turned_upright_}});
   }
-  return {{image.height, image.width}, std::move(pixels)};
-}
 
-Images images_of_split(engine::Samples samples) {
-  const auto all = std::make_shared<const engine::Samples>(std::move(samples));
-  return {.size = all->size(),
-          .name = [all](int64_t index) { return all->dataset().describe(index); },
-          .read =
-              [all, scratch = std::make_shared<data::Scratch>()](int64_t index) {
-                const auto sample = all->dataset().read(index, *scratch);
-                if (sample.encoded.empty()) return copy_colours(sample.image);
-                return decode_colours(sample.encoded, all->info().decoding.is_turned_upright);
-              }};
-}
+ private:
+  std::vector<std::string> files_;
+  std::optional<engine::Samples> samples_;
+  bool is_turned_upright_;
+  data::Scratch scratch_;
+  std::vector<uint8_t> file_;
+  data::PictureMemory memory_;
+};
 
 // Resizes images to the size that the checkpoint's first transform gives them, but with another method.
 class Resizer {
@@ -173,21 +148,22 @@ class Resizer {
         fmt::format("--preprocess {}: dataset.validation_transforms of the checkpoint do not begin with resize; remove this option", way_));
   }
 
-  void resize(Colours& colours) {
+  void resize(data::RgbImage& colours) {
     if (!resize_) return;
-    auto& [size, pixels] = colours;
-    const auto target = resize_->plan(size);
+    auto& [height, width, pixels] = colours;
+    const auto target = resize_->plan({height, width});
     resized_.resize(static_cast<size_t>(target.height) * static_cast<size_t>(target.width) * 3);
     if (way_ == "opencv") {
-      data::resize_without_antialiasing(pixels.data(), size.height, size.width, target.height, target.width, resized_.data());
+      data::resize_without_antialiasing(pixels.data(), height, width, target.height, target.width, resized_.data());
     } else {
-      const auto image = data::ImageView::whole(pixels.data(), 3, size.height, size.width, data::PixelOrder::kInterleaved);
+      const auto image = data::ImageView::whole(pixels.data(), 3, height, width, data::PixelOrder::kInterleaved);
       const data::Box whole{0, 0, target.height, target.width};
       const auto needed = data::prepare_resample(image, target.height, target.width, whole, data::Interpolation::kBilinear, memory_);
       data::resample(image, target.height, target.width, whole, needed, memory_, resized_.data());
     }
     pixels.swap(resized_);
-    size = target;
+    height = target.height;
+    width = target.width;
   }
 
  private:
@@ -195,104 +171,6 @@ class Resizer {
   std::shared_ptr<const data::Resize> resize_;  // null: images are not resized
   std::vector<uint8_t> resized_;
   data::ResampleMemory memory_;
-};
-
-// Computes the answers of the checkpoint's network and of the exported one for an image.
-class Comparison {
- public:
-  // Throws UsageError if the checkpoint's network takes images of more than 8 bits per channel, or if the file takes an input of another
-  // shape.
-  Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint)
-      : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
-    const auto& decoding = predictor_.reader().decoding();
-    if (decoding.has_float_pixels()) {
-      throw UsageError(
-          fmt::format("{}: its network takes images of dataset.mode: {}, but this command compares only images of 8 bits per channel",
-                      checkpoint_, data::name_of(decoding.mode)));
-    }
-    const auto& shape = network_.input_shape;
-    if (shape.empty()) return;
-    auto wanted = predictor_.reader().shape();
-    if (network_.input_dtype == torch::kUInt8) wanted = {-1, -1, wanted[0]};
-    const bool fits = shape.size() == 4 && std::ranges::equal(wanted, std::span(shape).subspan(1), is_size);
-    if (fits) return;
-    throw UsageError(fmt::format("{}: its input has the shape [{}], but the network of the checkpoint needs [-1, {}]; {}", file_,
-                                 fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
-  }
-
-  // Differences of numbers, in units of the standard deviation of the targets, so that one tolerance fits all; differences of probabilities
-  // are unchanged.
-  torch::Tensor in_deviations(const torch::Tensor& differences) const {
-    const auto& deviation = predictor_.operating_point().deviation;
-    return deviation.empty() ? differences : differences / torch::tensor(deviation, torch::kFloat64);
-  }
-
-  // Whether the network chooses one class for each image.
-  bool has_first_class() const { return predictor_.operating_point().kind == inference::AnswerKind::kClass; }
-
-  // The probabilities of the classes, or numbers: float64 [outputs]. Throws std::runtime_error with only the reason if the image cannot be
-  // used, and Error if a value is not a finite number. `image`: the name of the image.
-  torch::Tensor by_checkpoint(const Colours& colours, const std::string& image) {
-    return require_numbers(predictor_.compute(prepare(colours), false).answers[0], checkpoint_, image);
-  }
-  torch::Tensor by_file(const Colours& colours, const std::string& image) {
-    const auto& shape = network_.input_shape;
-    const auto batch = shape.empty() ? 1 : std::max<int64_t>(shape[0], 1);
-    auto input = network_.input_dtype == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype);
-    input = input.expand({batch, -1, -1, -1}).contiguous();
-    const auto output = network_.run(input).to(torch::kFloat64);
-    const auto num_outputs = predictor_.num_outputs();
-    if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_outputs) {
-      throw UsageError(
-          fmt::format("{}: its output has the shape [{}], but the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
-                      predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
-                      kOtherCheckpoint));
-    }
-    return require_numbers((network_.gives_answers ? output : inference::answers_of(predictor_.operating_point(), output))[0], file_,
-                           image);
-  }
-
- private:
-  static constexpr auto kOtherCheckpoint = "use the checkpoint from which it was exported";
-
-  // -1 stands for any size.
-  static bool is_size(int64_t one, int64_t other) { return one < 0 || other < 0 || one == other; }
-
-  static std::string size_text(int64_t size) { return size < 0 ? "any number of pixels" : std::to_string(size); }
-
-  static torch::Tensor require_numbers(torch::Tensor values, const std::string& file, const std::string& image) {
-    if (values.isfinite().all().item<bool>()) return values;
-    throw Error(fmt::format("{}: its values for {} are not finite numbers and cannot be compared", file, image));
-  }
-
-  torch::Tensor prepare(const Colours& colours) {
-    memory_.pixels = colours.pixels;
-    auto batch = predictor_.make_batch(1);
-    predictor_.reader().read_pixels(colours.size.height, colours.size.width, memory_, batch.data_ptr());
-    return batch;
-  }
-
-  torch::Tensor image_of(const Colours& colours) {
-    const auto& size = colours.size;
-    const auto& shape = network_.input_shape;
-    if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
-      throw std::runtime_error(
-          fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
-                      "it, or export the network without --image-size",
-                      size.width, size.height, size_text(shape[2]), size_text(shape[1])));
-    }
-    memory_.pixels = colours.pixels;
-    const bool is_grey = predictor_.samples().shape[0] == 1;
-    if (is_grey) data::to_grayscale({.data = memory_.pixels.data(), .channels = 3, .height = size.height, .width = size.width});
-    const auto image = torch::from_blob(memory_.pixels.data(), {1, size.height, size.width, 3}, torch::kUInt8);
-    return is_grey ? image.slice(3, 0, 1) : image;
-  }
-
-  inference::Predictor& predictor_;
-  exported::ExportedNetwork& network_;
-  std::string file_;
-  std::string checkpoint_;
-  inference::ImageReader::Memory memory_;
 };
 
 struct OtherClass {
@@ -314,21 +192,47 @@ struct Difference {
   std::vector<OtherClass> other_classes;
 };
 
-class Verification {
+// Compares the answers of the checkpoint's network and of the exported one.
+class Comparison {
  public:
-  Verification(const Images& images, Comparison& comparison, Resizer& resizer, Logger& logger)
-      : images_(images), comparison_(comparison), resizer_(resizer), logger_(logger) {}
+  // Throws UsageError if the checkpoint's network takes images of more than 8 bits per channel, or if the file takes an input of another
+  // shape.
+  Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint, Images images,
+             Resizer resizer, Logger& logger)
+      : predictor_(predictor),
+        network_(network),
+        file_(std::move(file)),
+        checkpoint_(std::move(checkpoint)),
+        images_(std::move(images)),
+        resizer_(std::move(resizer)),
+        logger_(logger) {
+    if (const auto& deviation = predictor_.operating_point().deviation; !deviation.empty()) {
+      deviation_ = torch::tensor(deviation, torch::kFloat64);
+    }
+    const auto& decoding = predictor_.reader().decoding();
+    if (decoding.has_float_pixels()) {
+      throw UsageError(
+          fmt::format("{}: its network takes images of dataset.mode: {}, but this command compares only images of 8 bits per channel",
+                      checkpoint_, data::name_of(decoding.mode)));
+    }
+    const auto& shape = network_.input_shape;
+    if (shape.empty()) return;
+    auto wanted = predictor_.reader().shape();
+    if (network_.input_dtype == torch::kUInt8) wanted = {-1, -1, wanted[0]};
+    const bool fits = shape.size() == 4 && std::ranges::equal(wanted, std::span(shape).subspan(1), is_size);
+    if (fits) return;
+    throw UsageError(fmt::format("{}: its input has the shape [{}], but the network of the checkpoint needs [-1, {}]; {}", file_,
+                                 fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
+  }
 
   // Images that cannot be used are logged and counted. Throws DataError if none can be used, and Error after a stop request.
   Difference compare(const std::vector<int64_t>& indices) {
-    constexpr size_t kWorthShowing = 100;
-    if (indices.size() >= kWorthShowing) progress_.emplace("compared", 0, static_cast<int64_t>(indices.size()), logger_);
     for (size_t i = 0; i < indices.size(); ++i) {
       if (stop_signal() != 0) throw Error("stopped on request before all images were compared", ExitCode::kStopped);
       compare_one(indices[i]);
-      if (progress_) progress_->update(static_cast<int64_t>(i + 1));
+      progress_.update(static_cast<int64_t>(i + 1), std::ssize(indices));
     }
-    progress_.reset();
+    progress_.clear();
     if (result_.num_images == 0) {
       throw DataError(indices.empty() ? "there are no images to compare" : "no image could be compared, for the reasons above");
     }
@@ -337,17 +241,19 @@ class Verification {
   }
 
  private:
+  static constexpr auto kOtherCheckpoint = "use the checkpoint from which it was exported";
+
   void compare_one(int64_t index) {
     const auto name = images_.name(index);
-    Colours image;
+    data::RgbImage image;
     if (!use(name, [&] { image = images_.read(index); })) {
       ++result_.num_unreadable;
       return;
     }
     use(name, [&] {
-      const auto answer = comparison_.by_checkpoint(image, name);
+      const auto answer = by_checkpoint(image, name);
       resizer_.resize(image);
-      add(name, answer, comparison_.by_file(image, name));
+      add(name, answer, by_file(image, name));
     });
   }
 
@@ -360,14 +266,13 @@ class Verification {
       throw;
     } catch (const std::runtime_error& error) {
       ++result_.num_unusable;
-      const auto log = [&] { logger_.warn("{}: {}", printable_line(name), error.what()); };
-      progress_ ? progress_->log_above(log) : log();
+      progress_.log_above([&] { logger_.warn("{}: {}", printable_line(name), error.what()); });
       return false;
     }
   }
 
   void add(const std::string& image, const torch::Tensor& checkpoint, const torch::Tensor& file) {
-    const auto difference = comparison_.in_deviations((checkpoint - file).abs());
+    const auto difference = (checkpoint - file).abs() / deviation_;
     const auto largest = difference.max().item<double>();
     if (result_.num_images == 0 || largest > result_.largest) {
       result_.largest = largest;
@@ -375,19 +280,79 @@ class Verification {
     }
     result_.mean += difference.mean().item<double>();
     ++result_.num_images;
-    if (!comparison_.has_first_class()) return;
+    if (predictor_.operating_point().kind != inference::AnswerKind::kClass) return;
     const auto label = checkpoint.argmax().item<int64_t>();
     const auto label_of_file = file.argmax().item<int64_t>();
     if (label == label_of_file) return;
     result_.other_classes.push_back({image, label, checkpoint[label].item<double>(), label_of_file, file[label_of_file].item<double>()});
   }
 
-  const Images& images_;
-  Comparison& comparison_;
-  Resizer& resizer_;
+  // The probabilities of the classes, or numbers: float64 [outputs]. Throws std::runtime_error with only the reason if the image cannot be
+  // used, and Error if a value is not a finite number. `image`: the name of the image.
+  torch::Tensor by_checkpoint(const data::RgbImage& colours, const std::string& image) {
+    return require_numbers(predictor_.compute(prepare(colours), false).answers[0], checkpoint_, image);
+  }
+  torch::Tensor by_file(const data::RgbImage& colours, const std::string& image) {
+    const auto& shape = network_.input_shape;
+    const auto batch = shape.empty() ? 1 : std::max<int64_t>(shape[0], 1);
+    auto input = network_.input_dtype == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype);
+    input = input.expand({batch, -1, -1, -1}).contiguous();
+    const auto output = network_.run(input).to(torch::kFloat64);
+    const auto num_outputs = predictor_.num_outputs();
+    if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_outputs) {
+      throw UsageError(
+          fmt::format("{}: its output has the shape [{}], but the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
+                      predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
+                      kOtherCheckpoint));
+    }
+    return require_numbers((network_.gives_answers ? output : inference::answers_of(predictor_.operating_point(), output))[0], file_,
+                           image);
+  }
+
+  // -1 stands for any size.
+  static bool is_size(int64_t one, int64_t other) { return one < 0 || other < 0 || one == other; }
+
+  static std::string size_text(int64_t size) { return size < 0 ? "any number of pixels" : std::to_string(size); }
+
+  static torch::Tensor require_numbers(torch::Tensor values, const std::string& file, const std::string& image) {
+    if (values.isfinite().all().item<bool>()) return values;
+    throw Error(fmt::format("{}: its values for {} are not finite numbers and cannot be compared", file, image));
+  }
+
+  torch::Tensor prepare(const data::RgbImage& colours) {
+    memory_.pixels = colours.pixels;
+    auto batch = predictor_.make_batch(1);
+    predictor_.reader().read_pixels(colours.height, colours.width, memory_, batch.data_ptr());
+    return batch;
+  }
+
+  torch::Tensor image_of(const data::RgbImage& colours) {
+    const auto& shape = network_.input_shape;
+    if (!shape.empty() && !(is_size(shape[1], colours.height) && is_size(shape[2], colours.width))) {
+      throw std::runtime_error(
+          fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
+                      "it, or export the network without --image-size",
+                      colours.width, colours.height, size_text(shape[2]), size_text(shape[1])));
+    }
+    memory_.pixels = colours.pixels;
+    const bool is_grey = predictor_.samples().shape[0] == 1;
+    if (is_grey) data::to_grayscale({.data = memory_.pixels.data(), .channels = 3, .height = colours.height, .width = colours.width});
+    const auto image = torch::from_blob(memory_.pixels.data(), {1, colours.height, colours.width, 3}, torch::kUInt8);
+    return is_grey ? image.slice(3, 0, 1) : image;
+  }
+
+  inference::Predictor& predictor_;
+  exported::ExportedNetwork& network_;
+  std::string file_;
+  std::string checkpoint_;
+  Images images_;
+  Resizer resizer_;
   Logger& logger_;
+  inference::ImageReader::Memory memory_;
+  // Numbers are compared in units of the standard deviation of their targets, so that one tolerance fits all.
+  torch::Tensor deviation_ = torch::ones({1}, torch::kFloat64);
   Difference result_;
-  std::optional<SampleProgress> progress_;
+  SampleProgress progress_{"compared", logger_, 0, kLongWait};
 };
 
 void print_difference(const VerifyArguments& arguments, const Difference& difference, const std::string& engine,
@@ -438,10 +403,12 @@ config::Experiment load_experiment(const VerifyArguments& arguments, const sessi
 
 Images open_images(const VerifyArguments& arguments, const config::Experiment& experiment, const session::NetworkFile& file,
                    bool is_turned_upright, Logger& logger) {
-  if (!arguments.data.empty()) return images_of_files(datasets::find_image_files(arguments.data), is_turned_upright);
+  if (!arguments.data.empty()) return {datasets::find_image_files(arguments.data), is_turned_upright};
   const auto data = session::find_evaluation_data(experiment, file, arguments.request);
   if (!data.note.empty()) logger.warn("{}", data.note);
-  return images_of_split(session::open_split(experiment, data.dataset, data.split, logger));
+  auto samples = session::open_split(experiment, data.dataset, data.split, logger);
+  const bool are_turned_upright = samples.info().decoding.is_turned_upright;
+  return {std::move(samples), are_turned_upright};
 }
 
 enum class SameCheckpoint { kYes, kNo, kUnknown };
@@ -474,11 +441,11 @@ ExitCode verify_export(const std::vector<std::string>& args) {
     logger->warn("{0} was not exported from {1}, or {1} was changed after the export, for example by trainer calibrate; export it again",
                  arguments.file.string(), file.path());
   }
-  Comparison comparison(predictor, *network, arguments.file.string(), file.path());
   Resizer resizer(arguments.preprocess, inference::input_of_image_files(predictor.samples(), experiment.dataset.validation_transforms));
-  const auto images = open_images(arguments, experiment, file, predictor.samples().decoding.is_turned_upright, *logger);
-  const auto indices = data::evenly_spaced(images.size, arguments.limit.value_or(images.size));
-  const auto difference = Verification(images, comparison, resizer, *logger).compare(indices);
+  auto images = open_images(arguments, experiment, file, predictor.samples().decoding.is_turned_upright, *logger);
+  const auto indices = data::evenly_spaced(images.size(), arguments.limit.value_or(images.size()));
+  Comparison comparison(predictor, *network, arguments.file.string(), file.path(), std::move(images), std::move(resizer), *logger);
+  const auto difference = comparison.compare(indices);
   print_difference(arguments, difference, network->engine, file.path(), predictor);
   if (difference.largest > arguments.tolerance) {
     throw Error(fmt::format("{}: a {} differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),

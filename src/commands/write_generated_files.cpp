@@ -14,8 +14,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/answers.h"
 #include "cli/arguments.h"
-#include "cli/completion.h"
 #include "commands/command.h"
 #include "config/reference.h"
 #include "run/session/registries.h"
@@ -122,9 +122,8 @@ void write_man_pages(const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
-  trainer::write_file_atomically(
-      argv[1], "#include <array>\n\n#include \"cli/answers.h\"\n#include \"cli/completion.h\"\n\nnamespace trainer::cli {\n\n" +
-                   trainer::source_of("all_answers", trainer::answers()) + trainer::source_of("all_words", trainer::words()) +
-                   "}  // namespace trainer::cli\n");
+  trainer::write_file_atomically(argv[1], "#include <array>\n\n#include \"cli/answers.h\"\n\nnamespace trainer::cli {\n\n" +
+                                              trainer::source_of("all_answers", trainer::answers()) +
+                                              trainer::source_of("all_words", trainer::words()) + "}  // namespace trainer::cli\n");
   trainer::write_man_pages(argv[2]);
 }

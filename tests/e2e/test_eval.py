@@ -125,7 +125,7 @@ class EvalTest(Experiment):
         shown = "\n".join(screen.lines())
         self.assertEqual((code, screen.wrapped), (0, []), shown)
         self.assertRegex(shown, r"^250 samples of the validation set:\s+demo_linear of\s+run/checkpoints/last.pt, epoch 2, step 20\nvalidation  loss \d")
-        self.assertRegex(shown, r"\nclass   samples +recall +precision +f1\n0 +\d+ +\d+\.\d\d% ")
+        self.assertRegex(shown, r"\nclass +samples +recall +precision +f1\n0 +\d+ +\d+\.\d\d% ")
         self.assertRegex(shown, r"\nconfusion matrix [^\n]*\n +0 +1 +2 [ 3-8]* 9\n0 +(\d+ +){9}\d+\n1 ")
 
     @plants("A file that holds only weights is evaluated", "The weights are those of another network",

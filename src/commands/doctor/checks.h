@@ -1,5 +1,6 @@
 #pragma once
-// The checks of `trainer doctor`: judgements, which depend only on their arguments, and the table of checks, which read this host.
+// The checks of `trainer doctor`: a measurement, judgements, which depend only on their arguments, and the table of checks, which read this
+// host.
 
 #include <chrono>
 #include <cstdint>
@@ -9,10 +10,32 @@
 #include <string>
 #include <vector>
 
-#include "commands/doctor/measure.h"
 #include "device/cuda_module.h"
+#include "trainer/error.h"
 
 namespace trainer::doctor {
+
+// A measurement by two processes that this program starts on its host. They connect and create process groups as in training.
+
+inline constexpr int64_t kMeasuredBytes = int64_t{16} << 20;
+
+// What the processes measured over their process group.
+struct Measurement {
+  std::string problem = {};  // why there is no result; empty: the rest is set
+  double latency = 0;        // seconds of an all_reduce of one number
+  double seconds = 0;        // of an all_reduce of kMeasuredBytes of each process
+};
+
+// The option of `trainer doctor` with which measure() starts its processes.
+inline constexpr const char* kMeasureOption = "--measure";
+
+// Starts two processes with `trainer launch` and waits for their end; they end with this process. `backend`: "gloo", or "nccl" with one GPU
+// for each process.
+Measurement measure(const std::string& backend);
+
+// Runs in a process that measure() started: measures with the other one and, on rank 0, writes the result to stderr. Collective. Throws
+// Error.
+ExitCode run_measurement(const std::string& backend);
 
 // kFailed: training would fail. kWarning: it would be slow, or would fail only in some set-ups.
 enum class Status { kOk, kWarning, kFailed };

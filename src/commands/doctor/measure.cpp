@@ -1,5 +1,3 @@
-#include "commands/doctor/measure.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -15,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "commands/doctor/checks.h"
 #include "device/cuda_module.h"
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"

@@ -1,10 +1,10 @@
-#include "cli/completion.h"
-
 #include <gmock/gmock.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
 #include <map>
+
+#include "cli/answers.h"
 
 namespace trainer::cli {
 namespace {
@@ -59,6 +59,16 @@ TEST(Completion, OffersWhatFits) {
   EXPECT_EQ(offered({"launch", "--nproc-per-node", ""}), "");
   EXPECT_EQ(offered({"launch", "--nproc-per-node", "2", "--"}), "--nproc-per-node\tranks\n--config\tthe file\n--progress\thow\n");
   EXPECT_EQ(offered({"launch", "--nproc-per-node", "2", "--config", "a"}), "@files\n");
+}
+
+TEST(FindAnswer, OnlyTheWholeCommandLineCounts) {
+  const std::array<Answer, 2> answers = {{{"list models", "resnet18\n"}, {"--help", "usage\n"}}};
+  const auto* text = find_answer(answers, {"list", "models"});
+  ASSERT_NE(text, nullptr);
+  EXPECT_EQ(*text, "resnet18\n");
+  EXPECT_EQ(find_answer(answers, {"list"}), nullptr);
+  EXPECT_EQ(find_answer(answers, {"list", "models", "--help"}), nullptr);
+  EXPECT_EQ(find_answer(answers, {}), nullptr);
 }
 
 }  // namespace

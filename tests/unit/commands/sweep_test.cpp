@@ -1,9 +1,8 @@
-#include "commands/sweep.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 
+#include "commands/run_set.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
