@@ -133,24 +133,8 @@ std::vector<std::string> downloadable_datasets() {
   return names;
 }
 
-// `trainer data download`.
-struct DownloadArguments {
-  std::vector<std::string> names;
-  std::string root = "data";
-};
-
-void add_download_options(CLI::App& app, DownloadArguments& arguments) {
-  const auto choices = downloadable_datasets();
-  app.add_option("name", arguments.names, "one or more of " + CLI::detail::join(choices, ", "))
-      ->required()
-      ->check(CLI::IsMember(choices))
-      ->type_name("NAME");
-  app.add_option("--root", arguments.root, "the folder to download to; default: data")->type_name("FOLDER");
-}
-
 // Throws DataError if a data set cannot be obtained.
-void download(const DownloadArguments& arguments) {
-  const auto& [names, root] = arguments;
+void download(const std::vector<std::string>& names, const std::string& root) {
   const auto logger = make_console_logger();
   const auto& registry = datasets::dataset_registry();
   for (const auto& name : names) {
@@ -198,13 +182,19 @@ ExitCode data(const std::vector<std::string>& args) {
     command->add_option("--threads", num_threads, "number of reading threads; default: one for each CPU thread")
         ->check(CLI::Range(1, 1024));
   }
-  DownloadArguments download_arguments;
   auto* downloads = app.add_subcommand("download", "download public data sets, unless they already exist");
-  add_download_options(*downloads, download_arguments);
+  std::vector<std::string> names;
+  const auto choices = downloadable_datasets();
+  downloads->add_option("name", names, "one or more of " + join(choices, ", "))
+      ->required()
+      ->check(CLI::IsMember(choices))
+      ->type_name("NAME");
+  std::string root = "data";
+  downloads->add_option("--root", root, "the folder to download to; default: data")->type_name("FOLDER");
   cli::parse(app, args);
 
   if (downloads->parsed()) {
-    download(download_arguments);
+    download(names, root);
     return ExitCode::kDone;
   }
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());

@@ -104,12 +104,6 @@ void replace_run_sets(ReportArguments& arguments) {
   }
 }
 
-void write_report(const ReportArguments& arguments) {
-  refuse_to_overwrite(arguments.output);
-  write_output_file(arguments.output, report::make_page(Runs(arguments).data()));
-  print_written(arguments.output, "{}; open it in a browser", counted(arguments.folders.size(), "run"));
-}
-
 void serve(const ReportArguments& arguments) {
   Runs runs(arguments);
   runs.data();  // reports a folder without a run now instead of in a request
@@ -152,7 +146,9 @@ ExitCode report(const std::vector<std::string>& args) {
   if (arguments.is_live) {
     serve(arguments);
   } else {
-    write_report(arguments);
+    refuse_to_overwrite(arguments.output);
+    write_output_file(arguments.output, report::make_page(Runs(arguments).data()));
+    print_written(arguments.output, "{}; open it in a browser", counted(arguments.folders.size(), "run"));
   }
   return ExitCode::kDone;
 }

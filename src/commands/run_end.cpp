@@ -13,17 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of the run directory that users need most often.
-std::string list_files(const run::RunDirectory& directory, const fs::path& best) {
-  std::vector<std::string> names;
-  const auto add = [&](const fs::path& file) { names.push_back(file.lexically_relative(directory.path()).string()); };
-  if (fs::exists(best)) add(best);
-  // The summary may not exist yet, because another sink writes it at the same event.
-  add(directory.summary_file());
-  add(directory.log_file());
-  return join(names, ", ");
-}
-
 }  // namespace
 
 std::string continuing_command(const RunCommandLine& start, const run::RunDirectory& directory) {
@@ -43,7 +32,11 @@ std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const
   if (event.reason == "failed") return {};
   const auto path = directory.path().string();
   const auto best = directory.checkpoint_folder() / "best.pt";
-  std::vector<std::string> lines = {fmt::format("files in {}: {}", path, list_files(directory, best))};
+  const auto name_of = [&](const fs::path& file) { return file.lexically_relative(directory.path()).string(); };
+  // The files that users need most often. The summary may not exist yet, because another sink writes it at the same event.
+  auto files = name_of(directory.summary_file()) + ", " + name_of(directory.log_file());
+  if (fs::exists(best)) files.insert(0, name_of(best) + ", ");
+  std::vector<std::string> lines = {fmt::format("files in {}: {}", path, files)};
   if (event.reason == "stopped") {
     lines.push_back("to continue: " + continuing_command(start, directory));
   } else if (fs::exists(best)) {
