@@ -2,11 +2,11 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
 #include "reporting/values.h"
@@ -19,10 +19,9 @@ constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 // The seconds in the name of an event file.
 std::optional<int64_t> seconds_in_name(const std::string& name) {
-  int64_t seconds = 0;
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const auto parsed = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
-  return parsed.ec == std::errc() ? std::optional(seconds) : std::nullopt;
+  const auto rest = name.substr(kPrefix.size());
+  return parse_number<int64_t>(rest.substr(0, rest.find('.')));
 }
 
 // TensorBoard reads the files of a folder in the order of their names, so the time in the name must be greater than that of each existing

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -25,10 +24,9 @@ constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "s
 std::optional<double> time_of_train(std::string_view line) {
   constexpr std::string_view kPrefix = R"({"event":"train","time":)";
   if (!line.starts_with(kPrefix)) return std::nullopt;
-  double time = 0;
-  const char* begin = line.data() + kPrefix.size();
-  const auto [end, error] = std::from_chars(begin, line.data() + line.size(), time);
-  return error == std::errc() && std::isfinite(time) ? std::optional(time) : std::nullopt;
+  const auto rest = line.substr(kPrefix.size());
+  const auto time = parse_number<double>(rest.substr(0, rest.find(',')));
+  return time && std::isfinite(*time) ? time : std::nullopt;
 }
 
 State state_of_reason(const std::string& reason) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <sstream>
 
 #include "base/file.h"
@@ -56,9 +55,8 @@ std::map<std::string, double> read_epoch_means(const std::string& table) {
   std::map<std::string, double> means;
   const std::string prefix = "train_";
   for (std::string name, cell; std::getline(names, name, ',') && std::getline(cells, cell, ',');) {
-    char* end = nullptr;
-    const double value = std::strtod(cell.c_str(), &end);
-    if (name.starts_with(prefix) && !cell.empty() && *end == '\0') means[name.substr(prefix.size())] = value;
+    const auto value = parse_number<double>(cell);
+    if (name.starts_with(prefix) && value) means[name.substr(prefix.size())] = *value;
   }
   return means;
 }
