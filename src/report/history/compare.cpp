@@ -17,8 +17,6 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-std::string joined(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
-
 Values config_values(const RunRecord& run) {
   Values values;
   try {
@@ -37,7 +35,7 @@ std::string inline_text(const Json& value) {
 
 void add_json(const Json& value, const std::string& name, Values& values) {
   if (value.is_object()) {
-    for (const auto& [member, inner] : value.items()) add_json(inner, joined(name, member), values);
+    for (const auto& [member, inner] : value.items()) add_json(inner, name.empty() ? member : name + "." + member, values);
     return;
   }
   if (!value.is_array()) {
@@ -71,18 +69,15 @@ Values environment_values(const RunRecord& run) {
   return values;
 }
 
-std::string at_epoch(const RunRecord& run, const Best& best) {
-  return run.steps_per_epoch > 0 ? fmt::format("epoch {}", best.epoch + 1) : fmt::format("step {}", best.step);
-}
-
 Values result_values(const RunRecord& run) {
   Values values = {{"state", to_string(run.state)}};
   if (!run.message.empty()) values.emplace_back("message", run.message);
   values.emplace_back("epoch", progress_of(run));
   values.emplace_back("steps", fmt::format("{}", run.step));
-  if (run.best)
-    values.emplace_back("best " + run.best->metric,
-                        format_metric(run, run.best->metric, run.best->value) + ", " + at_epoch(run, *run.best));
+  if (run.best) {
+    const auto at = run.steps_per_epoch > 0 ? fmt::format("epoch {}", run.best->epoch + 1) : fmt::format("step {}", run.best->step);
+    values.emplace_back("best " + run.best->metric, format_metric(run, run.best->metric, run.best->value) + ", " + at);
+  }
   for (const auto& [name, series] : run.validation) {
     if (name != "seconds") values.emplace_back("validation " + name, format_metric(run, name, series.values.back()));
   }
