@@ -10,7 +10,6 @@
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "run/samples/open_samples.h"
-#include "run/samples/split_samples.h"
 #include "run/session/advice.h"
 #include "run/session/cached_features.h"
 #include "run/session/check.h"
@@ -129,8 +128,7 @@ Recipe recipe_of(const config::Experiment& experiment, Logger& logger) {
       .batch_transforms = section.batch_transforms,
       .num_unmixed_epochs = experiment.training.mixup_off_epochs,
       .histograms_every_epochs = experiment.logging.histograms_every_epochs,
-      .advise_on_data = [&](const auto& epoch, int64_t number) { return advice_on_data(epoch, number, experiment); },
-      .extend = experiment.training.extend};
+      .advise_on_data = [&](const auto& epoch, int64_t number) { return advice_on_data(epoch, number, experiment); }};
   if (section.on_error == config::OnError::kSkip) {
     recipe.report_skipped = [&logger](const std::string& text) { logger.warn("skipped (dataset.on_error: skip): {}", text); };
   }
@@ -189,18 +187,12 @@ Recipe recipe_of(RankContext& context) {
 }
 
 ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line) {
-  const auto& experiment = context.experiment();
-  ExperimentRecord record{.name = experiment.experiment,
-                          .values = context.values(),
-                          .text = context.config_text(),
-                          .warnings = experiment.warnings,
-                          .command_line = std::move(command_line),
-                          .threads_source = context.threads_source(),
-                          .ranks_source = context.ranks_source(),
-                          .logs_all_ranks = experiment.logging.all_ranks,
-                          .with_tensorboard = experiment.logging.tensorboard};
-  if (experiment.dataset.split) record.split_table = [&experiment](const data::Dataset& files) { return split_table(experiment, files); };
-  return record;
+  return {.experiment = &context.experiment(),
+          .values = context.values(),
+          .text = context.config_text(),
+          .command_line = std::move(command_line),
+          .threads_source = context.threads_source(),
+          .ranks_source = context.ranks_source()};
 }
 
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,

@@ -153,29 +153,21 @@ void check_batch_transforms(const config::Experiment& experiment, const data::Da
 void check_cached_features(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   if (!findings.are_readable({"training", "validation"}) || !experiment.training.cache_features) return;
   const auto& section = experiment.dataset;
-  constexpr const char* kOff = "set training.cache_features: false";
+  const auto refuse_if = [&](bool is_set, const std::string& key, const std::string& text) {
+    if (is_set) findings.refuse(key, text + ", or set training.cache_features: false");
+  };
   for (size_t i = 0; i < section.train_transforms.size(); ++i) {
     const auto& transform = section.train_transforms[i];
-    if (!data::is_random(transform)) continue;
-    findings.refuse(
-        fmt::format("dataset.train_transforms[{}]", i),
-        fmt::format("{} makes a different image in each epoch, so features cannot be cached; remove it, or {}", transform.name, kOff));
+    refuse_if(data::is_random(transform), fmt::format("dataset.train_transforms[{}]", i),
+              transform.name + " makes a different image in each epoch, so features cannot be cached; remove it");
   }
-  if (!section.batch_transforms.empty()) {
-    findings.refuse("dataset.batch_transforms",
-                    fmt::format("batch transforms mix images, but only features are cached; remove them, or {}", kOff));
-  }
-  if (section.distribution != engine::Distribution::kLocal) {
-    findings.refuse("dataset.distribution",
-                    fmt::format("features can be cached only if each process reads its own samples; set local, or {}", kOff));
-  }
-  if (section.on_error == config::OnError::kSkip) {
-    findings.refuse("dataset.on_error", fmt::format("an image that cannot be read has no features; set fail, or {}", kOff));
-  }
-  if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
-    findings.refuse("validation.tta",
-                    fmt::format("test-time augmentation needs the images, but only their features are cached; set none, or {}", kOff));
-  }
+  refuse_if(!section.batch_transforms.empty(), "dataset.batch_transforms",
+            "batch transforms mix images, but only features are cached; remove them");
+  refuse_if(section.distribution != engine::Distribution::kLocal, "dataset.distribution",
+            "features can be cached only if each process reads its own samples; set local");
+  refuse_if(section.on_error == config::OnError::kSkip, "dataset.on_error", "an image that cannot be read has no features; set fail");
+  refuse_if(experiment.validation.tta != task::TestTimeAugmentation::kNone, "validation.tta",
+            "test-time augmentation needs the images, but only their features are cached; set none");
   if (info.has_masks) findings.refuse("training.cache_features", "needs a target for each image instead of a mask; remove this key");
 }
 

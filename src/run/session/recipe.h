@@ -24,16 +24,11 @@ namespace trainer::session {
 
 // What only runs with an experiment file have in their run directories and checkpoints.
 struct ExperimentRecord {
-  std::string name;
+  const config::Experiment* experiment;
   std::vector<config::Value> values;         // of the resolved configuration
   std::string text;                          // the same as a file
-  std::vector<std::string> warnings;         // about the file
   std::vector<std::string> command_line;     // for environment.json
   std::string threads_source, ranks_source;  // as in RankContext
-  bool logs_all_ranks = false;
-  bool with_tensorboard = true;
-  // With dataset.split: the part of each of the training files, for split.csv.
-  std::function<std::string(const data::Dataset& files)> split_table = {};
 };
 
 struct Recipe {
@@ -66,7 +61,6 @@ struct Recipe {
 
   // The directory of the run is options.run_directory; `resume` is the value of --resume, which has an effect only with a directory.
   std::string resume = "auto";
-  bool extend = false;  // training.extend
   std::optional<ExperimentRecord> record = {};
   // Called when the run has a log, with the folder of checkpoints, which is empty except on the rank that saves.
   std::function<void(const std::filesystem::path& checkpoints)> on_log = {};

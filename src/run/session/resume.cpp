@@ -176,7 +176,8 @@ RunStart choose_run_start(const run::RunDirectory& directory, const Recipe& reci
   }
   std::optional<Checkpoint> chosen;
   if (choice != "auto" && choice != "none") chosen = read_chosen(choice, logger);
-  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), recipe.extend)};
+  const bool extend = recipe.record && recipe.record->experiment->training.extend;
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), extend)};
   switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",

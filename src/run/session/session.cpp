@@ -84,7 +84,9 @@ void Session::build() {
   barrier.on_all_ranks([&] { init_weights(network, images.train.samples); });
   const auto info = images.train.samples.info();
   std::string split;
-  if (directory_ && recipe_.record && recipe_.record->split_table) split = recipe_.record->split_table(images.train.samples.files());
+  if (const auto& record = recipe_.record; directory_ && record && record->experiment->dataset.split) {
+    split = split_table(*record->experiment, images.train.samples.files());
+  }
   if (directory_ && images.validation) validation_samples_ = summary_of(images.validation->samples.dataset());
   barrier.on_rank0([&] {
     digests_ = data_digests(recipe_.sampler, split);
@@ -138,14 +140,14 @@ void Session::open_log() {
   auto& logger = *rank_.logger;
   const auto& record = recipe_.record;
   const auto log_file = directory_ ? directory_->log_file() : run::rank_log_file(path, rank_.number());
-  if (directory_ || (record && record->logs_all_ranks)) {
+  if (directory_ || (record && record->experiment->logging.all_ranks)) {
     const FileAccess access("opening the log", log_file);
     std::filesystem::create_directories(path);
     add_file(logger, log_file);
   }
   set_crash_file(log_file);
   if (record && !record->ranks_source.empty()) logger.debug("{}", record->ranks_source);
-  logger.info("{}{}", record ? record->name + ": " : "", device::to_string(rank_.placement));
+  logger.info("{}{}", record ? record->experiment->experiment + ": " : "", device::to_string(rank_.placement));
   if (record && !record->threads_source.empty()) logger.info("{}", record->threads_source);
   const auto& ranks = rank_.ranks.infos;
   for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
@@ -154,7 +156,7 @@ void Session::open_log() {
     logger.info("rank {}  {}  {}{}  {}", rank, info.host, info.device, gpu, counted(info.num_threads, "thread"));
   }
   if (!directory_ || !record) return;
-  for (const auto& warning : record->warnings) logger.warn("{}", warning);
+  for (const auto& warning : record->experiment->warnings) logger.warn("{}", warning);
 }
 
 engine::Data Session::open_data(engine::Network& network) {
@@ -324,7 +326,7 @@ void Session::add_sinks(reporting::Reporter& reporter, reporting::EventCommand* 
     auto files = std::make_unique<reporting::Reporter>([this] { directory_->check_lock(); });
     files->add(reporting::make_jsonl(directory_->metrics_file(), lines));
     files->add(reporting::make_csv(directory_->metrics_table_file(), task::all_metrics()));
-    if (recipe_.record && recipe_.record->with_tensorboard) {
+    if (recipe_.record && recipe_.record->experiment->logging.tensorboard) {
       files->add(reporting::make_tensorboard(directory_->tensorboard_folder(), &directory_->written_files()));
     }
     for (const auto which : {reporting::Validations::kAll, reporting::Validations::kBest}) {
