@@ -347,7 +347,7 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   }
   if (info.num_outputs() == data::kUnknownClasses && model != nullptr) {
     if (model->takes_num_outputs()) findings.refuse("dataset." + dataset.missing_key, dataset.missing);
-    // An unknown number of classes is assumed to fit the network; run/session/build.cpp checks this when the data set is opened.
+    // An unknown number of classes is assumed to fit the network; open_samples() checks this.
     inference::set_targets(info, experiment.task.component.name, model->num_outputs());
   }
   if (!findings.are_consistent({"dataset"})) return;
