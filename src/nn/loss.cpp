@@ -51,26 +51,43 @@ torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
 
-// The weights of the classes, on the device and in the type of the outputs.
-class ClassWeights {
+// A loss with classes, which may have weights.
+class ClassLoss : public Loss {
  public:
-  // If `weights` has no value, they are computed from the training samples.
-  explicit ClassWeights(const Auto<std::vector<double>>& weights) : is_auto_(!weights.value) {
+  bool has_classes() const override { return true; }
+  std::string class_weights_key() const override { return key_; }
+  std::string refusal_of_classes(int64_t num_classes) const override {
+    if (!weights_.defined() || weights_.size(0) == num_classes) return "";
+    return c10::str("has ", weights_.size(0), " numbers, but there are ", num_classes, " classes; set one number per class");
+  }
+  bool needs_class_counts() const override { return is_auto_; }
+  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
+    std::vector<double> weights;
+    for (const auto count : counts) weights.push_back(weight_of(count, num_samples, static_cast<double>(counts.size())));
+    set(weights);
+    return weights;
+  }
+
+ protected:
+  // `key`: of the weights. If `weights` has no value, they are computed from the training samples.
+  ClassLoss(const Auto<std::vector<double>>& weights, const char* key) : is_auto_(!weights.value), key_(key) {
     if (weights.value && !weights.value->empty()) set(*weights.value);
   }
 
-  void set(const std::vector<double>& weights) { weights_ = used_ = torch::tensor(weights, torch::kFloat64); }
-  bool is_auto() const { return is_auto_; }
-  bool are_given() const { return is_auto_ || weights_.defined(); }
+  // The weight of a class with `count` of all training samples.
+  virtual double weight_of(int64_t count, int64_t num_samples, double num_classes) const = 0;
 
-  // Returns nullopt if there are no weights. `outputs`: [N, classes].
-  std::optional<torch::Tensor> for_outputs(const torch::Tensor& outputs, const char* key) const {
-    if (!are_given()) return std::nullopt;
+  bool has_weights() const { return is_auto_ || weights_.defined(); }
+  // The weights, on the device and in the type of `outputs`, [N, classes]; nullopt if there are none.
+  std::optional<torch::Tensor> weights_for(const torch::Tensor& outputs) const {
+    if (!has_weights()) return std::nullopt;
     if (!weights_.defined()) {
-      throw UsageError(c10::str(
-          "loss.", key, ": auto needs the number of training samples of each class, which is not known here; set the weights explicitly"));
+      throw UsageError(c10::str("loss.", key_,
+                                ": auto needs the number of training samples of each class, which is not known here; set the weights "
+                                "explicitly"));
     }
-    if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError(c10::str("loss.", key, ": ", refusal));
+    if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty())
+      throw UsageError(c10::str("loss.", key_, ": ", refusal));
     if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) {
       // Not an inference tensor, because steps that record gradients use it too.
       const torch::InferenceMode off(false);
@@ -79,60 +96,50 @@ class ClassWeights {
     return used_;
   }
   // Returns the weights by which the losses of `targets`, int64 [N], were multiplied, with the same rounding.
-  torch::Tensor of_labels(const torch::Tensor& targets) const {
+  torch::Tensor weights_of(const torch::Tensor& targets) const {
     return used_.to(targets.device()).index_select(0, targets).to(torch::kFloat64);
-  }
-  std::string refusal_of_classes(int64_t num_classes) const {
-    if (!weights_.defined() || weights_.size(0) == num_classes) return "";
-    return c10::str("has ", weights_.size(0), " numbers, but there are ", num_classes, " classes; set one number per class");
   }
 
  private:
+  void set(const std::vector<double>& weights) { weights_ = used_ = torch::tensor(weights, torch::kFloat64); }
+
   bool is_auto_;
+  const char* key_;
   torch::Tensor weights_;  // float64 [classes], on the CPU; undefined if there are none (yet)
   // weights_ on the device and in the type of the last outputs; kept because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_;
 };
 
-class CrossEntropy : public Loss {
+class CrossEntropy : public ClassLoss {
  public:
-  explicit CrossEntropy(const CrossEntropyOptions& options) : label_smoothing_(options.label_smoothing), weights_(options.class_weights) {}
+  explicit CrossEntropy(const CrossEntropyOptions& options)
+      : ClassLoss(options.class_weights, "class_weights"), label_smoothing_(options.label_smoothing) {}
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no data set contains it
     const auto wide = at_least_float32(outputs);
-    return at::cross_entropy_loss(wide, targets, weights_.for_outputs(wide, "class_weights"), at::Reduction::Mean, kIgnoredClass,
-                                  label_smoothing_);
+    return at::cross_entropy_loss(wide, targets, weights_for(wide), at::Reduction::Mean, kIgnoredClass, label_smoothing_);
   }
-  bool has_classes() const override { return true; }
 
-  bool weighs_samples() const override { return weights_.are_given(); }
+  bool weighs_samples() const override { return has_weights(); }
   torch::Tensor sample_weights(const torch::Tensor& targets) const override {
     // For targets that are probabilities, PyTorch divides the sum of the losses by the number of samples.
-    return targets.is_floating_point() ? Loss::sample_weights(targets) : weights_.of_labels(targets);
-  }
-  std::string refusal_of_classes(int64_t num_classes) const override { return weights_.refusal_of_classes(num_classes); }
-  bool needs_class_counts() const override { return weights_.is_auto(); }
-  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
-    std::vector<double> weights;
-    for (const auto count : counts) {
-      const auto share = static_cast<double>(std::max<int64_t>(count, 1)) * static_cast<double>(counts.size());
-      weights.push_back(static_cast<double>(num_samples) / share);
-    }
-    weights_.set(weights);
-    return weights;
+    return targets.is_floating_point() ? Loss::sample_weights(targets) : weights_of(targets);
   }
 
  private:
+  double weight_of(int64_t count, int64_t num_samples, double num_classes) const override {
+    return static_cast<double>(num_samples) / (static_cast<double>(std::max<int64_t>(count, 1)) * num_classes);
+  }
+
   double label_smoothing_;
-  ClassWeights weights_;
 };
 
 // Like timm's BinaryCrossEntropy, but smoothing is off by default, and also changes targets that are probabilities.
-class BinaryCrossEntropy : public Loss {
+class BinaryCrossEntropy : public ClassLoss {
  public:
   explicit BinaryCrossEntropy(const BinaryCrossEntropyOptions& options)
-      : label_smoothing_(options.label_smoothing), weights_(options.pos_weight) {}
+      : ClassLoss(options.pos_weight, "pos_weight"), label_smoothing_(options.label_smoothing) {}
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     const auto wide = at_least_float32(outputs);
@@ -140,27 +147,16 @@ class BinaryCrossEntropy : public Loss {
     auto probabilities =
         targets.is_floating_point() ? targets.to(wide.scalar_type()) : at::zeros_like(wide).scatter_(1, targets.unsqueeze(1), 1);
     if (label_smoothing_ > 0) probabilities = probabilities * (1 - label_smoothing_) + label_smoothing_ / static_cast<double>(num_classes);
-    return at::binary_cross_entropy_with_logits(wide, probabilities, /*weight=*/{}, weights_.for_outputs(wide, "pos_weight"),
-                                                at::Reduction::Mean);
+    return at::binary_cross_entropy_with_logits(wide, probabilities, /*weight=*/{}, weights_for(wide), at::Reduction::Mean);
   }
-  bool has_classes() const override { return true; }
   bool has_independent_classes() const override { return true; }
 
-  std::string refusal_of_classes(int64_t num_classes) const override { return weights_.refusal_of_classes(num_classes); }
-  std::string class_weights_key() const override { return "pos_weight"; }
-  bool needs_class_counts() const override { return weights_.is_auto(); }
-  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
-    std::vector<double> weights;
-    for (const auto count : counts) {
-      weights.push_back(static_cast<double>(std::max<int64_t>(num_samples - count, 1)) / static_cast<double>(std::max<int64_t>(count, 1)));
-    }
-    weights_.set(weights);
-    return weights;
+ private:
+  double weight_of(int64_t count, int64_t num_samples, double /*num_classes*/) const override {
+    return static_cast<double>(std::max<int64_t>(num_samples - count, 1)) / static_cast<double>(std::max<int64_t>(count, 1));
   }
 
- private:
   double label_smoothing_;
-  ClassWeights weights_;
 };
 
 struct FocalOptions {
