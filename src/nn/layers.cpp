@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -30,7 +31,7 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 torch::Tensor Conv2d::forward(const torch::Tensor& input) {
   const auto x = largest_tile_ ? in_autocast_type(input) : input;
   if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
-  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports_strided(x, weight)) {
+  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports(x, weight, stride_)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
   }
   return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_, /*dilation=*/1, groups_));
@@ -181,25 +182,17 @@ void uniform_(torch::Tensor tensor, double bound, at::Generator generator) {
 }
 
 torch::Tensor activate(const torch::Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return at::relu(x);
-    case Activation::kRelu6:
-      return at::relu6(x);
-    case Activation::kHardswish:
-      return at::hardswish(x);
-    case Activation::kSilu:
-      return at::silu(x);
-    case Activation::kGelu:
-      return at::gelu(x);
-    case Activation::kSigmoid:
-      return at::sigmoid(x);
-    case Activation::kHardsigmoid:
-      return at::hardsigmoid(x);
-  }
-  return x;
+  using Function = torch::Tensor (*)(const torch::Tensor&);
+  // In the order of Activation.
+  static constexpr std::array<Function, 8> kFunctions = {[](const torch::Tensor& same) { return same; },
+                                                         at::relu,
+                                                         at::relu6,
+                                                         at::hardswish,
+                                                         at::silu,
+                                                         [](const torch::Tensor& input) { return at::gelu(input); },
+                                                         at::sigmoid,
+                                                         at::hardsigmoid};
+  return kFunctions.at(static_cast<size_t>(activation))(x);
 }
 
 LayerNorm::LayerNorm(int64_t num_channels, double eps) : eps_(eps) {

@@ -223,22 +223,17 @@ void check(bool is_supported, const torch::Tensor& x, const torch::Tensor& weigh
 
 }  // namespace
 
-bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight) {
-  const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
-  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
-         weight.size(3) == 3 && weight.size(1) % kChannels == 0;
+bool supports(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride) {
+  const bool is_winograd = stride == 1;
+  const auto computed = is_winograd ? computed_type(x.scalar_type()) : x.scalar_type();
+  const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
+  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == computed && weight.size(2) == 3 && weight.size(3) == 3 &&
+         (!is_winograd || weight.size(0) % kChannels == 0) && weight.size(1) % kChannels == 0;
 }
 
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride) {
-  check(supports_strided(x, weight), x, weight);
+  check(supports(x, weight, stride), x, weight);
   return apply(x, weight, bias, stride, /*tile=*/0);
-}
-
-bool supports(const torch::Tensor& x, const torch::Tensor& weight) {
-  const auto computed = computed_type(x.scalar_type());
-  const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
-  return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == computed && weight.size(2) == 3 && weight.size(3) == 3 &&
-         weight.size(0) % kChannels == 0 && weight.size(1) % kChannels == 0;
 }
 
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest) {

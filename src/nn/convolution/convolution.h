@@ -9,19 +9,16 @@
 
 namespace trainer::nn::convolution {
 
-// Whether convolve_strided() supports these arguments: float32 or float64 on the CPU, a 3×3 kernel, and a number of input channels that is
-// a multiple of kChannels.
-bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight);
+// Whether convolve(), with stride 1, or convolve_strided() supports these arguments: float32 or float64 on the CPU or, with stride 1, x in
+// bfloat16 and the weight in float32; a 3×3 kernel, and a number of input channels, with stride 1 also of output channels, that is a
+// multiple of kChannels.
+bool supports(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride = 1);
 
 // at::conv2d(x, weight, bias, stride, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; `bias`: [out], or undefined. The
 // weight gradient is bitwise independent of the number of threads and their timing.
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride);
 
 // 3×3 convolutions by Winograd's algorithm on the CPU, as a differentiable operator.
-
-// Whether convolve() supports these arguments: float32 or float64 on the CPU, or x in bfloat16 and the weight in float32; a 3×3 kernel, and
-// numbers of channels that are multiples of kChannels.
-bool supports(const torch::Tensor& x, const torch::Tensor& weight);
 
 // Returns the tile, at most `largest`, with which convolve() is fastest; nullopt if LibTorch's convolution is faster or convolve() does not
 // support the arguments. Does not depend on the number of images, so that the result for an image does not depend on its batch.

@@ -273,10 +273,10 @@ TEST(StridedConvolution, AddsABias) {
 
 TEST(StridedConvolution, TakesOnlyWhatItCanCompute) {
   const auto x = torch::zeros({1, 8, 4, 4});
-  EXPECT_TRUE(supports_strided(x, torch::zeros({5, 8, 3, 3})));
-  EXPECT_FALSE(supports_strided(x, torch::zeros({16, 8, 1, 1})));
-  EXPECT_FALSE(supports_strided(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
-  EXPECT_FALSE(supports_strided(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
+  EXPECT_TRUE(supports(x, torch::zeros({5, 8, 3, 3}), 2));
+  EXPECT_FALSE(supports(x, torch::zeros({16, 8, 1, 1}), 2));
+  EXPECT_FALSE(supports(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3}), 2));
+  EXPECT_FALSE(supports(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16), 2));
 }
 
 }  // namespace
