@@ -86,7 +86,7 @@ class Optimizer {
     // In the parameters' memory layout, copied if necessary, because the fused kernels access parameters and gradients as flat memory: the
     // CPU kernels ignore strides, and the CUDA kernels reject lists with different strides.
     std::vector<torch::Tensor> grads;
-    std::vector<bool> are_new;                       // whether this is the first update of the parameter
+    std::vector<bool> are_new;                       // whether this is the first update of the parameter; true without state_names
     std::vector<std::vector<torch::Tensor>> states;  // for each name, the tensors of the parameters
 
     Gradients select(const std::function<bool(size_t position)>& is_selected) const;

@@ -96,8 +96,9 @@ struct TrainerOptions {
   // not fit; otherwise what fits is loaded.
   std::filesystem::path init_from = {};
   bool init_strict = true;
-  // The folder in which rank 0 writes the files of the run: its log, metrics.jsonl, metrics.csv, summary.json, the results of validations
-  // and checkpoints (`trainer report` and `trainer compare` read them). The run resumes from the newest checkpoint there, if there is one.
+  // The folder in which rank 0 writes the files of the run: the log of this Trainer, metrics.jsonl, metrics.csv, summary.json, the results
+  // of validations and checkpoints (`trainer report` and `trainer compare` read them). The run resumes from the newest checkpoint there, if
+  // there is one.
   std::filesystem::path run_directory = {};
   // Without a run_directory: the folder in which rank 0 saves checkpoints, last.pt and best.pt; empty: none are saved. Nothing else may
   // write there.

@@ -132,8 +132,19 @@ std::string name_of_thread(long thread) {
   return name;
 }
 
+// A thread that blocks the signal cannot record its stack. Threads of libraries, such as those of the CUDA driver, often block all signals.
+bool blocks_stack_signal(long thread) {
+  constexpr std::string_view kField = "SigBlk:";
+  std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(kField)) return (std::stoull(line.substr(kField.size()), nullptr, 16) >> (kStackSignal - 1) & 1) != 0;
+  }
+  return false;
+}
+
 // `deadline` applies to all threads together; each thread gets a short time to respond even if the deadline has passed.
 std::string stack_of(long thread, Clock::time_point deadline) {
+  if (blocks_stack_signal(thread)) return "    no stack: this thread blocks signals\n";
   // Never freed, because a thread that responds late still writes to it.
   auto* answer = new Answer;
   siginfo_t request{};
@@ -149,7 +160,7 @@ std::string stack_of(long thread, Clock::time_point deadline) {
   const auto end = std::max(deadline, Clock::now() + std::chrono::milliseconds(20));
   while (answer->num_frames < 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const int count = answer->num_frames;
-  if (count < 0) return "    no stack: this thread does not respond, or blocks signals\n";
+  if (count < 0) return "    no stack: this thread does not respond\n";
   std::string text;
   // The first two frames are the handler and its caller.
   for (int i = 2; i < count; ++i) text += "    " + name_of(answer->frames[static_cast<size_t>(i)]) + '\n';

@@ -36,8 +36,7 @@ bool is_stop_repeated();
 
 // To be called by main before anything else:
 // - Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets one of these numbers and then receives printed text.
-// Writing
-//   results to a closed standard output remains an error (base/standard_streams.h).
+//   Writing results to a closed standard output remains an error (base/standard_streams.h).
 // - SIGXFSZ is ignored, so that a write beyond the file size limit (ulimit -f) fails with an error.
 // - SIGCHLD gets its default action if it is ignored, because this process could not wait for its child processes otherwise.
 void repair_inherited_state();

@@ -1,7 +1,11 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -215,7 +219,23 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
 }
 
 void refuse_existing(const fs::path& file) {
-  if (fs::exists(file)) throw UsageError(fmt::format("{} exists already and is kept; name another file with --output", file.string()));
+  throw UsageError(fmt::format("{} exists already and is kept; name another file with --output", file.string()));
+}
+
+void write_new_file(const fs::path& path, std::string_view text) {
+  const auto file = open_regular_file(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (file.number() < 0 && errno == EEXIST) refuse_existing(path);
+  if (file.number() >= 0 && write_all(file.number(), text)) return;
+  const int reason = errno;
+  // Removes a partial file, because the next attempt would refuse to replace it.
+  if (file.number() >= 0) fs::remove(path);
+  throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(reason)));
+}
+
+// Fails before a long computation if the file could not be written at its end.
+void try_new_file(const fs::path& path) {
+  write_new_file(path, "");
+  fs::remove(path);
 }
 
 // The JSON Schema, in the folder of the experiment file. The experiment file's first line names it for the language servers of editors.
@@ -257,18 +277,15 @@ ExitCode init(const std::vector<std::string>& args) {
       ->needs(data_option);
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
-  refuse_existing(output);
-  // Opened now, so that a file that cannot be written is reported before the images are read.
-  OutputFile file(output);
+  if (fs::exists(output)) refuse_existing(output);
+  try_new_file(output);
 
   const auto logger = make_console_logger();
   bool has_warned = false;
   const auto text = data.empty() ? std::string(inspection::kStartingFileOfCifar10) : file_for(data, !without_weights, *logger, has_warned);
   const auto& registries = session::all_registries();
   config::load_text(text, output.string(), {}, registries);
-  file.write(fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
-  refuse_existing(output);
-  file.commit();
+  write_new_file(output, fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
   write_file_atomically(output.parent_path() / kSchemaName, config::schema(registries).dump(1) + '\n');
   print_next_steps(output.string(), /*has_data=*/!data.empty(), has_warned);
   return ExitCode::kDone;

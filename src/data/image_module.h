@@ -21,14 +21,17 @@ struct ValueImage {
   int channels = 0;
   float maximum = 0;  // as in ImageView
   std::vector<float> values = {};
-  // The range of float64 values before they were rounded.
+  // The range of float64 values before they were rounded, and the largest change by rounding one.
   double least = std::numeric_limits<double>::infinity();
   double greatest = -std::numeric_limits<double>::infinity();
+  double error = 0;
 
   float rounded(double value) {
     least = std::min(least, value);
     greatest = std::max(greatest, value);
-    return static_cast<float>(value);
+    const auto result = static_cast<float>(value);
+    error = std::max(error, std::abs(value - result));
+    return result;
   }
 };
 

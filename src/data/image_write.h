@@ -29,7 +29,7 @@ struct ImageWriter {
   static std::vector<T> make_table(std::span<const double> mean, std::span<const double> std);
 
   // Writes the image's window to `out`, [channels][height][width], or with `channels_last` [height][width][channels]. Zero padding writes
-  // the output of pixel value 0; with reflection, the window must extend beyond an edge by less than the stored height or width.
+  // the output of ImageView::fill; with reflection, the window must extend beyond an edge by less than the stored height or width.
   // `arithmetic` is empty or has one entry per channel; it gives the same values as the table faster, for float and bfloat16. `memory` is
   // reused between calls.
   static void write(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,

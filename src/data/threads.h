@@ -28,7 +28,7 @@ void for_each_in_threads(size_t size, int num_threads, const std::function<bool(
     size_t i = 0;
     try {
       Memory memory;
-      for (i = next++; i < size && !stop.stop_requested(); i = next++) {
+      while (!stop.stop_requested() && (i = next++) < size) {
         work(i, memory);
         if (++num_done == size) finished.release();
       }

@@ -35,8 +35,9 @@ c10::intrusive_ptr<c10d::Work> start_broadcast(c10d::ProcessGroup& group, const 
 
 // gloo would exchange the memory between the elements too.
 void check_dense(const torch::Tensor& tensor, const char* what) {
-  TORCH_CHECK(tensor.is_non_overlapping_and_dense(), what, " needs a tensor without gaps in memory, but got the sizes ", tensor.sizes(),
-              " with strides ", tensor.strides(), "; call contiguous() first");
+  TORCH_CHECK(tensor.is_sparse() || tensor.is_non_overlapping_and_dense(), what,
+              " needs a tensor without gaps in memory, but got the sizes ", tensor.sizes(), " with strides ", tensor.strides(),
+              "; call contiguous() first");
 }
 
 }  // namespace

@@ -307,7 +307,6 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("this file holds weights but no experiment; give a checkpoint, ", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
 
     def test_a_data_set_of_pixels_and_averaged_parameters(self):
-        """Compares enough images for a progress bar."""
         config = self.folder / "small.yaml"
         config.write_text((ROOT / "configs" / "quickstart.yaml").read_text())
         run = self.folder / "pixels"
@@ -321,7 +320,6 @@ class VerifyExportTest(unittest.TestCase):
             found = json.loads(done.stdout)
             self.assertEqual((found["num_images"], found["num_unusable"]), (120, 0))
             self.assertLess(found["largest_difference"], ROUNDINGS)
-            self.assertIn("compared 120 of 120 samples", done.stderr)
         # The last file has the averaged parameters, which differ from the parameters.
         done = subprocess.run([BINARY, "verify-export", file, "--checkpoint", run, "--runtime", RUNTIME, "--limit", "8", "--tolerance", "1e-4"], cwd=ROOT, capture_output=True)
         self.assertEqual(done.returncode, 1)

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iostream>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 #include <stdexcept>
+#include <streambuf>
 
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
@@ -17,8 +19,35 @@ namespace {
 
 constexpr int kColour = cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION;
 
+// While an object exists, nothing that its thread writes to std::cerr appears: OpenCV writes some errors there at any log level.
+thread_local bool is_quiet = false;
+struct Quiet {
+  Quiet() { is_quiet = true; }
+  ~Quiet() { is_quiet = false; }
+};
+
+// Discards what quiet threads write, and forwards the output of all others.
+class Filter final : public std::streambuf {
+ public:
+  explicit Filter(std::streambuf* target) : target_(target) {}
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (is_quiet || traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    return target_->sputc(traits_type::to_char_type(c));
+  }
+  std::streamsize xsputn(const char* text, std::streamsize count) override { return is_quiet ? count : target_->sputn(text, count); }
+  int sync() override { return is_quiet ? 0 : target_->pubsync(); }
+
+ private:
+  std::streambuf* target_;
+};
+
 // Returns an empty matrix if OpenCV finds damage.
 cv::Mat read_by_opencv(std::span<const uint8_t> file, int flags = kColour) {
+  // Never destroyed, because std::cerr is used until the process ends.
+  [[maybe_unused]] static const auto* const previous = std::cerr.rdbuf(new Filter(std::cerr.rdbuf()));
+  const Quiet quiet;
   try {
     return cv::imdecode(cv::Mat(1, static_cast<int>(file.size()), CV_8UC1, const_cast<uint8_t*>(file.data())), flags);
   } catch (const cv::Exception& error) {
@@ -136,16 +165,15 @@ const char* describe_values(float maximum) {
 
 // Refuses float64 values that differ only in digits that float32 lacks.
 void check_digits(const data::ValueImage& image) {
-  constexpr double kFewestSteps = 8;     // of float32, between the least and the greatest value
+  constexpr double kFewestSteps = 16;    // between the least and the greatest value
   constexpr double kArithmetic = 1e-12;  // smaller differences, compared to the values, are the errors of float64 computations
   const auto range = image.greatest - image.least;
   const auto largest = std::max(std::abs(image.least), std::abs(image.greatest));
-  const auto step = double{std::nextafter(static_cast<float>(largest), INFINITY) - static_cast<float>(largest)};
-  if (range <= kArithmetic * largest || !(range < kFewestSteps * step)) return;
+  if (!std::isfinite(image.error) || range <= kArithmetic * largest || kFewestSteps * image.error <= range) return;
   throw std::runtime_error(
       fmt::format("its float64 values from {} to {} would be rounded to multiples of {:.2g} in float32, with which images are computed; "
                   "subtract {} from the values of all files",
-                  image.least, image.greatest, step, image.least));
+                  image.least, image.greatest, 2 * image.error, image.least));
 }
 
 void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {

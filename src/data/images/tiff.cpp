@@ -163,7 +163,9 @@ uint64_t max_expansion(uint16_t compression, uint64_t row_bytes) {
   if (compression == COMPRESSION_NONE) return 1;
   if (compression == COMPRESSION_JPEG) return 615;           // 4 x 2 blocks of 64 pixels with three values, from 20 bits
   if (!is_in(compression, kLossless)) return 8 * row_bytes;  // CCITT: a row from 1 bit
-  return 2560;                                               // LZW: the longest string of the table, 3839 bytes, from 12 bits
+  if (compression == COMPRESSION_PACKBITS) return 64;        // 128 bytes from 2 bytes
+  if (compression == COMPRESSION_LZW) return 2560;           // the longest string of the table, 3839 bytes, from 12 bits
+  return 1032;                                               // Deflate: 258 bytes from 2 bits
 }
 
 std::vector<Rgb> grey_table(uint16_t bits, bool zero_is_white) {

@@ -20,7 +20,7 @@ std::optional<std::string> describe_straggler(std::span<const distributed::OwnSe
 
 class StragglerDetector {
  public:
-  // `world` has two or more ranks, which `ranks` describes in rank order. `ratio`: see find_straggler().
+  // `world` has two or more ranks, which `ranks` describes in rank order. `ratio`: see describe_straggler().
   StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,
                     std::vector<distributed::RankInfo> ranks, torch::Device device, double ratio);
 

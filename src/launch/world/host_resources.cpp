@@ -35,6 +35,9 @@ bool knows_control_sequences() {
 }
 
 std::optional<int> positive_number(std::string_view text) {
+  // Spaces around a number of a list, as OpenMP allows.
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
   const auto value = parse_number<int>(text);
   return value && *value >= 1 ? value : std::nullopt;
 }

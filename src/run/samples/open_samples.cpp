@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "run/samples/split_samples.h"
+#include "train/engine/failure_message.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
 
@@ -95,7 +96,8 @@ std::vector<int64_t> choose_overfit(const config::Experiment& experiment, int64_
 
 std::shared_ptr<const data::Dataset> open_files(const config::Experiment& experiment, const data::DatasetFactory& dataset,
                                                 data::Split split, Logger& logger) {
-  auto files = dataset.open(split, logger);
+  auto files = engine::build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
+                                       [&] { return dataset.open(split, logger); });
   if (files->size() > 0) return files;
   throw DataError(fmt::format("{}: {} has no {} samples; add some, or use another data set", experiment.place_of("dataset.name"),
                               experiment.dataset.component.name, split == data::Split::kTrain ? "training" : "validation"));

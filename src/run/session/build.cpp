@@ -158,8 +158,7 @@ Recipe recipe_of(RankContext& context) {
   const auto staged = std::make_shared<std::optional<datasets::StagedFolder>>();
   recipe.open_samples = [&context, &experiment, &logger, staged] {
     const auto num_overfit = num_overfit_samples(experiment, context.ranks().world->size());
-    auto samples = build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
-                                   [&] { return open_samples(experiment, place_dataset(context, *staged), logger, num_overfit); });
+    auto samples = open_samples(experiment, place_dataset(context, *staged), logger, num_overfit);
     if (num_overfit && context.rank() == 0) {
       logger.warn("{}: training and validation use only {}", experiment.place_of("training.overfit_batches"),
                   counted(samples.train.size(), "image"));

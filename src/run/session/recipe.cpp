@@ -27,7 +27,7 @@ engine::Network make_network(const Recipe& recipe, const device::Placement& plac
                                           .grad_scaler = options.grad_scaler,
                                           .name = recipe.network,
                                           .place_of = [&](const std::string& key) { return recipe.place(key); }};
-  return build_in_memory(recipe.network + " and its optimizer", "reduce the sizes of its layers, or the number of classes", [&] {
+  return engine::build_in_memory(recipe.network + " and its optimizer", "reduce the sizes of its layers, or the number of classes", [&] {
     return engine::Network(recipe.parts.model, recipe.make_task, recipe.parts.optimizer, of_network, placement, ranks);
   });
 }

@@ -104,19 +104,4 @@ auto with_places(const engine::PlaceOf& place_of, const Keys& keys, const Act& a
   }
 }
 
-// Returns the result of `build`. Throws UsageError when memory runs out; `what`: what needed the memory.
-template <class Build>
-auto build_in_memory(const std::string& what, const char* remedy, const Build& build) {
-  try {
-    return build();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    if (!engine::is_too_large(error)) throw;
-    const auto num_bytes = engine::bytes_asked_for(error);
-    throw UsageError(fmt::format("out of memory for {}{}; {}", what,
-                                 num_bytes ? fmt::format(" (one of its tensors needs {})", format_bytes(*num_bytes)) : "", remedy));
-  }
-}
-
 }  // namespace trainer::session

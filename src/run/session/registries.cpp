@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/yaml.h"
@@ -14,6 +16,7 @@
 #include "data/transforms/transform.h"
 #include "datasets/registry.h"
 #include "models/registry.h"
+#include "run/samples/open_samples.h"
 #include "run/session/check.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
@@ -41,6 +44,13 @@ config::MonitorChoices monitor_choices() {
 }  // namespace
 
 config::Registries all_registries() {
+  // `complete` and `check` see the same files, and a long CSV file is read once for both.
+  using Made = std::pair<std::shared_ptr<Options>, data::DatasetFactory>;
+  const MakeDataset make = [made = std::make_shared<Made>()](const config::Experiment& experiment) {
+    const auto& options = experiment.dataset.component.options;
+    if (made->first != options) *made = {options, dataset_of(experiment)};
+    return made->second;
+  };
   return {.models = models::model_registry(),
           .layers = models::layer_registry(),
           .datasets = datasets::dataset_registry(),
@@ -53,8 +63,8 @@ config::Registries all_registries() {
           .samplers = data::sampler_registry(),
           .sinks = reporting::sink_registry(),
           .monitor = monitor_choices,
-          .complete = [](const auto& experiment, const auto& findings) { return complete(experiment, findings); },
-          .check = [](const auto& experiment, auto& findings) { check_components(experiment, findings); },
+          .complete = [make](const auto& experiment, const auto& findings) { return complete(experiment, findings, make); },
+          .check = [make](const auto& experiment, auto& findings) { check_components(experiment, findings, make); },
           .load_plugin = load_plugin};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +15,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
 #include "train/engine/parts.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 
@@ -54,6 +57,21 @@ inline std::optional<uint64_t> bytes_asked_for(const std::exception& error) {
   if (begin == std::string_view::npos) return std::nullopt;
   const auto* first = message.data() + begin + kBefore.size();
   return std::from_chars(first, message.data() + message.size(), num_bytes).ec == std::errc() ? std::optional(num_bytes) : std::nullopt;
+}
+
+// Returns the result of `build`. Throws UsageError when memory runs out; `what`: what needed the memory.
+template <class Build>
+auto build_in_memory(const std::string& what, const char* remedy, const Build& build) {
+  try {
+    return build();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (!is_too_large(error)) throw;
+    const auto num_bytes = bytes_asked_for(error);
+    throw UsageError(fmt::format("out of memory for {}{}; {}", what,
+                                 num_bytes ? fmt::format(" (one of its tensors needs {})", format_bytes(*num_bytes)) : "", remedy));
+  }
 }
 
 }  // namespace trainer::engine

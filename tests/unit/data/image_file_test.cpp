@@ -608,7 +608,7 @@ TEST_F(ImageFile, Float64ValuesThatDifferInDigitsThatFloat32LacksAreRefused) {
     EXPECT_EQ(first_value(close, {.mode = ImageMode::kRaw, .channels = 1}), 1.7e9F) << "not the first image";
     EXPECT_THAT([&] { first_value(close, raw); },
                 ThrowsMessage<std::runtime_error>(
-                    HasSubstr("its float64 values from 1700000000 to 1700000060.5 would be rounded to multiples of 1.3e+02 "
+                    HasSubstr("its float64 values from 1700000000 to 1700000060.5 would be rounded to multiples of 1.2e+02 "
                               "in float32, with which images are computed; subtract 1700000000 from the values of all files")));
   }
 }
