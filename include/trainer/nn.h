@@ -53,7 +53,7 @@ struct BatchNormOptions {
 // num_batches_tracked. Semantics of torch.nn.BatchNorm2d (affine, tracking running statistics).
 class BatchNorm2d : public torch::nn::Module {
  public:
-  // `group`: normalises the batches of its ranks together, see batch_norms(); null: the batch of this rank.
+  // `group`: in training, normalises the batches of its ranks as one batch, which is collective; null: the batch of this rank.
   explicit BatchNorm2d(int64_t num_channels, const BatchNormOptions& options = {},
                        std::shared_ptr<const distributed::ProcessGroup> group = nullptr);
   // Throws UsageError in training if a channel has only one value, because its variance is undefined. An empty batch gives an empty output

@@ -17,8 +17,8 @@ engine::TrainingSamples open_together(Rank& rank, const std::function<engine::Tr
 
 // Checks that all ranks have the same data: a host can have an incomplete or an older copy at the same path.
 
-// Collective, to be called after the data was opened: compares the shape and the classes, the number of samples, the listing of each
-// (Dataset::list), and the order of the first epoch, for which a sampler may use a file of the host. Throws DataError with the first rank
+// Collective, to be called after the data was opened: compares the shape and the classes, the number of samples, the origin, size and
+// target of each, and the order of the first epoch, for which a sampler may use a file of the host. Throws DataError with the first rank
 // that differs from rank 0, its host and an example of the difference.
 // `samples`: null on a rank that does not read them.
 void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, const engine::TrainingSamples* samples);
