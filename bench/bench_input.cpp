@@ -10,7 +10,7 @@
 #include "config/load.h"
 #include "data/data_loader.h"
 #include "data/sharded_sampler.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "run/session/registries.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "datasets/archive.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 
 namespace trainer::datasets {
 

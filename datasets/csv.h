@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "datasets/dataset_registry.h"
 #include "datasets/image_files.h"
-#include "datasets/registry.h"
 
 namespace trainer::datasets {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 
 namespace trainer::datasets {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "datasets/dataset_registry.h"
 #include "datasets/image_files.h"
-#include "datasets/registry.h"
 
 namespace trainer::datasets {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 
 namespace trainer::datasets {
 

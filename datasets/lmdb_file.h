@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 
 namespace trainer::datasets {
 

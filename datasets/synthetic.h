@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 
 namespace trainer::datasets {
 

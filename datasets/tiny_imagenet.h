@@ -4,7 +4,7 @@
 // validation images; val/val_annotations.txt lists the class id of each validation image.
 
 #include "datasets/archive.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 
 namespace trainer::datasets {
 

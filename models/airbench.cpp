@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "models/blocks.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 
 namespace trainer::models {
 namespace {

@@ -1,6 +1,6 @@
 // Two tiny networks for a first run.
 
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/keys/key.h"
 #include "models/blocks.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 
 namespace trainer::models {
 namespace {

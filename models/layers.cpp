@@ -6,7 +6,7 @@
 #include <map>
 
 #include "models/blocks.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 
 namespace trainer::models {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/blocks.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 
 namespace trainer::models {
 namespace {

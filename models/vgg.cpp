@@ -7,7 +7,7 @@
 #include <array>
 
 #include "models/blocks.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
 

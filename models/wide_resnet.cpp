@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "models/blocks.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
 

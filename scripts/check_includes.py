@@ -35,7 +35,7 @@ ENVIRONMENT_READERS = {"main", "launch"}
 ENVIRONMENT_READING_FILES = {"src/base/path.cpp", "src/base/program.cpp"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
-REGISTRIES = {"models/registry.h", "datasets/registry.h"}
+REGISTRIES = {"models/model_registry.h", "datasets/dataset_registry.h"}
 KNOWS_BOTH_REGISTRIES = re.compile(r"src/run/session/(build|check|registries)\w*\.(h|cpp)")
 
 # Headers of the library that do not belong to the module with the same name. torch.h, which only includes LibTorch, and components.h, which

@@ -16,7 +16,7 @@
 #include "cli/arguments.h"
 #include "cli/light_commands.h"
 #include "cli/output.h"
-#include "report/history/compare.h"
+#include "report/history/run_comparison.h"
 #include "report/history/run_record.h"
 #include "reporting/values.h"
 #include "trainer/error.h"

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "checkpoint/pytorch_file.h"
-#include "checkpoint/state/compare.h"
+#include "checkpoint/state/tree_differences.h"
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"

@@ -17,7 +17,7 @@
 #include "commands/command.h"
 #include "commands/eval.h"
 #include "commands/run_set.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "reporting/values.h"
 #include "run/samples/open_samples.h"
 #include "run/samples/split_samples.h"

@@ -22,7 +22,7 @@
 #include "config/reader.h"
 #include "data/dataset.h"
 #include "data/sharded_sampler.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "reporting/evaluation.h"
 #include "run/samples/open_samples.h"
 #include "run/session/advice.h"

@@ -223,13 +223,13 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
       note += "\nthe exported network does not apply validation.tta: it computes one view of each image";
     }
     if (format == "onnx") {
-      auto network = onnx::convert(engine::trace_network(model, shape), shape, interface);
+      auto network = onnx::convert(exported::trace_network(model, shape), shape, interface);
       network.metadata["trainer"] = describe(interface);
       if (!info.class_names.empty()) network.metadata["class_names"] = nlohmann::json(info.class_names).dump();
       if (!license.empty()) network.metadata["license"] = license;
       content = onnx::to_file(network);
     } else {
-      content = engine::to_torchscript(model, shape, describe(interface), interface);
+      content = exported::to_torchscript(model, shape, describe(interface), interface);
     }
   }
   OutputFile target(arguments.output);

@@ -19,7 +19,7 @@
 #include "config/schema.h"
 #include "data/transforms/transform.h"
 #include "datasets/csv.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "device/cuda_module.h"
 #include "run/inspection/image_survey.h"
 #include "run/inspection/starting_file.h"

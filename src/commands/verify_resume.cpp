@@ -9,7 +9,7 @@
 
 #include "base/signal.h"
 #include "base/text.h"
-#include "checkpoint/state/compare.h"
+#include "checkpoint/state/tree_differences.h"
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"

@@ -31,7 +31,7 @@ std::string reason_of(const std::exception& error) {
 // checkpoint; `checkpoint_sha256`: empty for any.
 FileDescription description_of_script(const fs::path& file, const std::string& checkpoint_sha256) {
   caffe2::serialize::PyTorchStreamReader reader(file.string());
-  const auto name = std::string("extra/") + engine::kTorchscriptDescription;
+  const auto name = std::string("extra/") + kTorchscriptDescription;
   FileDescription description;
   if (reader.hasRecord(name)) {
     const auto [data, size] = reader.getRecord(name);

@@ -8,7 +8,7 @@
 
 #include "trainer/error.h"
 
-namespace trainer::engine {
+namespace trainer::exported {
 namespace {
 
 // Returns a module without code that has the same parameters and buffers with the same names.
@@ -113,8 +113,8 @@ def center_crop(self, x: Tensor, height: int, width: int) -> Tensor:
     return x[:, :, top : top + height, left : left + width]
 )";
 
-std::string line_of(const exported::ResizeStep& step) {
-  using Fit = exported::ResizeStep::Fit;
+std::string line_of(const ResizeStep& step) {
+  using Fit = ResizeStep::Fit;
   const auto interpolation = static_cast<int>(step.interpolation);
   switch (step.fit) {
     case Fit::kExact:
@@ -129,22 +129,20 @@ std::string line_of(const exported::ResizeStep& step) {
   return fmt::format("    x = self.resize_inside(x, {}, {}, {})\n", step.height, step.width, interpolation);
 }
 
-std::string line_of(const exported::PadStep& step) {
-  if (const auto* frame = std::get_if<exported::PadStep::Frame>(&step.size)) {
+std::string line_of(const PadStep& step) {
+  if (const auto* frame = std::get_if<PadStep::Frame>(&step.size)) {
     return fmt::format("    x = self.pad_to(x, {}, {}, {}.0)\n", frame->height, frame->width, step.fill);
   }
-  const auto& margins = std::get<exported::PadStep::Margins>(step.size);
+  const auto& margins = std::get<PadStep::Margins>(step.size);
   return fmt::format("    x = torch.constant_pad_nd(x, [{}, {}, {}, {}], {})\n", margins.left, margins.right, margins.top, margins.bottom,
                      step.fill);
 }
 
-std::string line_of(const exported::CropStep& step) {
-  return fmt::format("    x = self.center_crop(x, {}, {})\n", step.height, step.width);
-}
+std::string line_of(const CropStep& step) { return fmt::format("    x = self.center_crop(x, {}, {})\n", step.height, step.width); }
 
 // Returns TorchScript code that computes the answers from the variable `logits`.
-std::string code_of(const exported::Answers& answers) {
-  using Kind = exported::Answers::Kind;
+std::string code_of(const Answers& answers) {
+  using Kind = Answers::Kind;
   if (answers.kind == Kind::kSoftmax) return fmt::format("torch.softmax(logits / {:#}, 1)", answers.temperature);
   if (answers.kind == Kind::kSigmoid) return "torch.sigmoid(logits)";
   if (answers.deviation.empty()) return "logits";
@@ -156,7 +154,7 @@ std::string code_of(const exported::Answers& answers) {
 
 // Adds forward(), which prepares the input of the method logits_of() and returns the outputs of the interface. `dtype`: type of the
 // network's parameters.
-void add_forward(torch::jit::Module& module, const exported::Interface& interface, torch::ScalarType dtype) {
+void add_forward(torch::jit::Module& module, const Interface& interface, torch::ScalarType dtype) {
   std::string prepare;
   if (const auto& preprocessing = interface.preprocessing) {
     module.define(kResize);
@@ -169,9 +167,9 @@ void add_forward(torch::jit::Module& module, const exported::Interface& interfac
                            static_cast<int>(dtype));
   }
   const auto answers = code_of(interface.answers);
-  const auto returned = interface.outputs == exported::Outputs::kLogits    ? std::string("logits")
-                        : interface.outputs == exported::Outputs::kAnswers ? answers
-                                                                           : "logits, " + answers;
+  const auto returned = interface.outputs == Outputs::kLogits    ? std::string("logits")
+                        : interface.outputs == Outputs::kAnswers ? answers
+                                                                 : "logits, " + answers;
   module.define(fmt::format("def forward(self, x):\n{}    logits = self.logits_of(x)\n    return {}\n", prepare, returned));
 }
 
@@ -190,9 +188,9 @@ torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t
 }
 
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description,
-                           const exported::Interface& interface) {
+                           const Interface& interface) {
   const torch::NoGradGuard no_grad;
-  const bool is_network = !interface.preprocessing && interface.outputs == exported::Outputs::kLogits;
+  const bool is_network = !interface.preprocessing && interface.outputs == Outputs::kLogits;
   const auto* const method = is_network ? "forward" : "logits_of";
   auto traced = trace_network(model, sample_shape, method);
   if (!is_network) add_forward(traced, interface, model.parameters().at(0).scalar_type());
@@ -220,4 +218,4 @@ std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sam
   return written.str();
 }
 
-}  // namespace trainer::engine
+}  // namespace trainer::exported

@@ -9,7 +9,7 @@
 #include "export/interface.h"
 #include "trainer/model.h"
 
-namespace trainer::engine {
+namespace trainer::exported {
 
 inline constexpr const char* kTorchscriptDescription = "trainer.json";
 
@@ -23,6 +23,6 @@ torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t
 // kTorchscriptDescription. Reads the file back and compares the outputs of the network for two batch sizes; throws Error if they differ.
 // Leaves the model in eval mode.
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description,
-                           const exported::Interface& interface);
+                           const Interface& interface);
 
-}  // namespace trainer::engine
+}  // namespace trainer::exported

@@ -10,7 +10,7 @@
 #include "config/yaml.h"
 #include "data/pipeline.h"
 #include "data/transforms/transform.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "trainer/error.h"
 #include "trainer/keys.h"
 #include "trainer/model.h"

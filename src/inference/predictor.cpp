@@ -15,7 +15,7 @@
 #include "data/threads.h"
 #include "inference/place_model.h"
 #include "inference/weights_by_name.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "nn/layers.h"
 #include "trainer/error.h"

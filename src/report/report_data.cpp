@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "report/history/compare.h"
 #include "report/history/metrics_file.h"
+#include "report/history/run_comparison.h"
 
 namespace trainer::report {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <iostream>
 
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "tests/testing/read_component.h"
 #include "trainer/checkpoint.h"

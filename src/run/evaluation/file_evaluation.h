@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/experiment.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "inference/operating_point.h"
 #include "run/evaluation/decisions.h"
 #include "run/evaluation/network_file.h"

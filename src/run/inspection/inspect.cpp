@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "data/pipeline.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "distributed/first_line.h"
 #include "distributed/secret.h"
 #include "inference/weights_by_name.h"

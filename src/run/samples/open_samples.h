@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "config/experiment.h"
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "train/engine/parts.h"
 
 namespace trainer::session {

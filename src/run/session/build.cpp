@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "datasets/staged_folder.h"
 #include "inference/description.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/layers.h"
 #include "run/samples/open_samples.h"
 #include "run/session/advice.h"

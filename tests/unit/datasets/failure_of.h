@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "datasets/registry.h"
+#include "datasets/dataset_registry.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets::test {

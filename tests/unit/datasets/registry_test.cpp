@@ -1,5 +1,3 @@
-#include "datasets/registry.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +12,7 @@
 #include "base/keys/key.h"
 #include "config/yaml.h"
 #include "datasets/cifar.h"
+#include "datasets/dataset_registry.h"
 #include "datasets/lmdb_file.h"
 #include "datasets/synthetic.h"
 #include "tests/testing/refused_values.h"

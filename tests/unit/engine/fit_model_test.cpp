@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "inference/weights_by_name.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"

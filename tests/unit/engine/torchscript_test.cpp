@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/script.h>
 
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "tests/testing/read_component.h"
 #include "tests/testing/small_run.h"
@@ -25,7 +25,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
     const auto model = make_model(yaml);
     auto shape = model->input_shape();
     for (auto& size : shape) size = size == -1 ? 64 : size;
-    std::istringstream file(to_torchscript(*model, shape, "{}", {}));
+    std::istringstream file(exported::to_torchscript(*model, shape, "{}", {}));
     auto loaded = torch::jit::load(file);
     const auto names = [](const auto& tensors) {
       std::vector<std::string> found;
@@ -56,7 +56,7 @@ struct MeanOverBatch : models::Model {
 
 TEST(TorchScript, ANetworkThatDependsOnTheBatchSizeIsRejected) {
   MeanOverBatch model;
-  EXPECT_THAT([&] { to_torchscript(model, {3}, "{}", {}); },
+  EXPECT_THAT([&] { exported::to_torchscript(model, {3}, "{}", {}); },
               ::testing::ThrowsMessage<Error>("for a batch of 3 the outputs of the traced network differ from those of the network; make "
                                               "the network's forward() independent of the batch size and of the values of its input"));
 }

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/file_lock.h"
-#include "report/history/compare.h"
+#include "report/history/run_comparison.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "nn/layers.h"
 #include "run/inspection/inspect.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "tests/testing/read_component.h"
 

@@ -1,5 +1,3 @@
-#include "models/registry.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
@@ -8,6 +6,7 @@
 
 #include "base/keys/key.h"
 #include "checkpoint/pytorch_file.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "nn/layers.h"
 #include "tests/testing/string_output.h"

@@ -42,9 +42,9 @@ CLEAN = {
     "src/device/cuda/module.cpp": "#include <cuda_runtime_api.h>\n#include <ATen/cuda/CUDAContext.h>\n",
     "src/launch/world.cpp": "extern char** environ;\n",
     "src/base/log.cpp": "",
-    "src/run/session/build.cpp": '#include "datasets/registry.h"\n#include "models/registry.h"\n',
-    "models/registry.h": '#pragma once\n#include <torch/torch.h>\n#include "config/load.h"\n',
-    "datasets/registry.h": '#pragma once\n#include "data/dataset.h"\n',
+    "src/run/session/build.cpp": '#include "datasets/dataset_registry.h"\n#include "models/model_registry.h"\n',
+    "models/model_registry.h": '#pragma once\n#include <torch/torch.h>\n#include "config/load.h"\n',
+    "datasets/dataset_registry.h": '#pragma once\n#include "data/dataset.h"\n',
     "tests/unit/base/error_test.cpp": '#include <cstdlib>\n#include "engine/trainer.h"\n#include "commands/train.h"\n',
 }
 
@@ -137,9 +137,9 @@ class CheckIncludes(unittest.TestCase):
         self.refused("src/base/log.cpp", "auto c = '\"'; auto n = 1'000; auto x = getenv(\"A\"); // \"\n", 1, "getenv")
 
     def test_both_registries(self):
-        both = '#include "datasets/registry.h"\n#include "models/registry.h"\n'
+        both = '#include "datasets/dataset_registry.h"\n#include "models/model_registry.h"\n'
         self.refused("src/run/session/session.cpp", both, 2, "both registries")
-        self.accepted("src/engine/trainer.cpp", '#include "models/registry.h"\n')
+        self.accepted("src/engine/trainer.cpp", '#include "models/model_registry.h"\n')
         self.accepted("src/run/session/registries.cpp", both)
 
     def test_folders_of_a_module(self):

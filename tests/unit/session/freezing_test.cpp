@@ -6,7 +6,7 @@
 #include <set>
 
 #include "config/load.h"
-#include "models/registry.h"
+#include "models/model_registry.h"
 #include "nn/batch_norm.h"
 #include "run/session/build.h"
 #include "run/session/registries.h"

@@ -1,4 +1,4 @@
-#include "report/history/compare.h"
+#include "report/history/run_comparison.h"
 
 #include <fmt/format.h>
 

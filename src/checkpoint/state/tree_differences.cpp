@@ -1,4 +1,4 @@
-#include "checkpoint/state/compare.h"
+#include "checkpoint/state/tree_differences.h"
 
 #include <fmt/format.h>
 
