@@ -102,7 +102,7 @@ namespace trainer::data {
 
 // One number, or a height and a width.
 struct Size {
-  Size() = default;  // not given
+  Size() = default;                     // not given
   Size(int64_t edge) : values{edge} {}  // NOLINT(google-explicit-constructor)
   Size(int64_t height, int64_t width) : values{height, width} {}
 
@@ -142,7 +142,7 @@ struct RandomVerticalFlipOptions {
 
 struct ResizeOptions {
   static constexpr const char* kName = "resize";
-  Size size;                             // one number: of the shorter edge
+  Size size;                            // one number: of the shorter edge
   std::optional<int64_t> longest = {};  // instead of size
   Interpolation interpolation = Interpolation::kBilinear;
 };

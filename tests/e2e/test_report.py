@@ -157,7 +157,7 @@ class ReportTest(unittest.TestCase):
     def test_deeply_nested_json_is_refused_by_name(self):
         folder = self.folder / "deep"
         deep = "[" * 200_000 + "]" * 200_000
-        for name, text in (("environment.json", deep), ("summary.json", f'{{"monitor": {deep}}}'), ("evaluation.json", deep),
+        for name, text in (("environment.json", deep), ("evaluation.json", deep),
                            ("metrics.jsonl", f'{{"event": "end", "message": {deep}}}\n')):
             with self.subTest(name):
                 shutil.rmtree(folder, ignore_errors=True)
