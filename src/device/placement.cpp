@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <cpuid.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -50,7 +51,12 @@ ConvolutionChoice choose_convolution(const PlacementOptions& options, const Plac
 }  // namespace
 
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
-bool cpu_has_amx() { return __builtin_cpu_supports("amx-bf16"); }
+bool cpu_has_amx() {
+  // Not __builtin_cpu_supports("amx-bf16"), which clang 14 does not know.
+  constexpr unsigned kLeaf = 7, kAmxBf16 = 1U << 22;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kLeaf, 0, &a, &b, &c, &d) != 0 && (d & kAmxBf16) != 0;
+}
 
 Placement choose_placement(const PlacementOptions& options, const HostShare& share, const CudaAccess& cuda) {
   Placement placement;
