@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -122,15 +123,20 @@ class EntryQueue {
   // The entry of the next sample, which must exist. Rethrows the exception of its preparation: std::runtime_error with only the reason if
   // the sample cannot be read.
   std::string next() {
-    auto entry = slot_of(next_).get_future();
-    entry.wait();
-    slot_of(next_++) = {};
+    auto& slot = slot_of(next_++);
+    slot.entry.wait();
+    auto entry = std::exchange(slot, {}).entry;
     free_.release();
     return entry.get();
   }
 
  private:
-  std::promise<std::string>& slot_of(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
+  struct Slot {
+    std::promise<std::string> promise;  // moved to the thread that prepares the entry
+    std::future<std::string> entry = promise.get_future();
+  };
+
+  Slot& slot_of(int64_t index) { return slots_[static_cast<size_t>(index) % slots_.size()]; }
 
   void work(const std::stop_token& stop) {
     data::Scratch scratch;
@@ -139,10 +145,12 @@ class EntryQueue {
       free_.acquire();
       const int64_t index = num_taken_++;
       if (stop.stop_requested() || index >= source_.size()) return;
+      // Not kept in the slot, which next() replaces as soon as the entry is ready, while set_value() may still be running.
+      auto promise = std::move(slot_of(index).promise);
       try {
-        slot_of(index).set_value(make(source_.read(index, scratch), memory));
+        promise.set_value(make(source_.read(index, scratch), memory));
       } catch (...) {
-        slot_of(index).set_exception(std::current_exception());
+        promise.set_exception(std::current_exception());
       }
     }
   }
@@ -172,7 +180,7 @@ class EntryQueue {
   const data::Dataset& source_;
   datasets::PackOptions options_;
   std::shared_ptr<const data::ImageTransform> resize_;  // null: keep the sizes
-  std::vector<std::promise<std::string>> slots_;        // of the samples that are prepared or taken, by their index
+  std::vector<Slot> slots_;                             // of the samples that are prepared or taken, by their index
   std::counting_semaphore<> free_{0};                   // slots
   std::atomic<int64_t> num_taken_;
   int64_t next_;
