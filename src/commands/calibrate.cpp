@@ -186,45 +186,44 @@ ExitCode calibrate(const std::vector<std::string>& args) {
   arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
   session::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
-  return process.run([&] {
+  std::unique_ptr<run::RunDirectory> lock;
+  std::optional<session::NetworkFile> file;
+  const auto load = [&](const config::Registries& registries) {
     // best.pt and last.pt may be links: store() must replace the checkpoint to which they point, not the link.
     std::error_code missing;
     const auto given = checkpoint::checkpoint_of(arguments.checkpoint);
     auto path = std::filesystem::canonical(given, missing);
     if (missing) path = given;
-    const auto lock = lock_run_of(path, *process.logger());
-    std::optional<session::NetworkFile> file;
-    session::RankContext context(process, [&](const config::Registries& registries) {
-      file.emplace(path);
-      return session::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
-    });
-    return context.run([&] {
-      const auto outputs = session::compute_outputs(context, *file, arguments.request);
-      progress.clear();
-      if (!outputs) return ExitCode::kStopped;
-      const auto& [logits, labels] = outputs->samples;
-      Result result;
-      result.point = {.temperature = session::fit_temperature(outputs->samples), .reject_below = arguments.reject_below};
-      const auto probabilities = (logits / result.point.temperature).softmax(1);
-      if (arguments.miss_at_most) {
-        const auto label = label_of(arguments.class_name, outputs->class_names, logits.size(1));
-        result.point.threshold = session::fit_threshold(probabilities, labels, label, *arguments.miss_at_most);
-      }
-      result.before = session::measure_calibration(logits.softmax(1), labels);
-      result.after = session::measure_calibration(probabilities, labels);
-      session::DecisionMeter decisions(result.point);
-      decisions.add(probabilities, labels);
-      result.decisions = decisions.result();
-      store(*file, arguments.request.averaged, result.point);
-      auto json = json_of(result, *outputs, probabilities);
-      if (lock) write_for_report(*lock, *file, arguments.request.averaged, outputs->name, json);
-      if (arguments.json) {
-        cli::print_json(json);
-      } else {
-        print_result(arguments, result, *outputs, file->path());
-      }
-      return ExitCode::kDone;
-    });
+    lock = lock_run_of(path, *process.logger());
+    file.emplace(path);
+    return session::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
+  };
+  return process.run(load, [&](session::RankContext& context) {
+    const auto outputs = session::compute_outputs(context, *file, arguments.request);
+    progress.clear();
+    if (!outputs) return ExitCode::kStopped;
+    const auto& [logits, labels] = outputs->samples;
+    Result result;
+    result.point = {.temperature = session::fit_temperature(outputs->samples), .reject_below = arguments.reject_below};
+    const auto probabilities = (logits / result.point.temperature).softmax(1);
+    if (arguments.miss_at_most) {
+      const auto label = label_of(arguments.class_name, outputs->class_names, logits.size(1));
+      result.point.threshold = session::fit_threshold(probabilities, labels, label, *arguments.miss_at_most);
+    }
+    result.before = session::measure_calibration(logits.softmax(1), labels);
+    result.after = session::measure_calibration(probabilities, labels);
+    session::DecisionMeter decisions(result.point);
+    decisions.add(probabilities, labels);
+    result.decisions = decisions.result();
+    store(*file, arguments.request.averaged, result.point);
+    auto json = json_of(result, *outputs, probabilities);
+    if (lock) write_for_report(*lock, *file, arguments.request.averaged, outputs->name, json);
+    if (arguments.json) {
+      cli::print_json(json);
+    } else {
+      print_result(arguments, result, *outputs, file->path());
+    }
+    return ExitCode::kDone;
   });
 }
 

@@ -112,19 +112,17 @@ ExitCode eval(const std::vector<std::string>& args) {
   SampleProgress progress("evaluated", *logger, 0, kLongWait);
   arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
   session::RankProcess process(arguments.rank_env);
-  return process.run([&] {
-    std::optional<session::NetworkFile> file;
-    session::RankContext context(process, [&](const config::Registries& registries) {
-      file.emplace(arguments.checkpoint);
-      return session::load_evaluation(*file, arguments.request, process.rank_env().rank, registries);
-    });
-    return context.run([&] {
-      auto result = session::evaluate(context, *file, arguments.request);
-      progress.clear();
-      if (!result) return ExitCode::kStopped;
-      if (context.rank() == 0) print_result(arguments, context.experiment().model.component.name, *file, std::move(*result));
-      return ExitCode::kDone;
-    });
+  std::optional<session::NetworkFile> file;
+  const auto load = [&](const config::Registries& registries) {
+    file.emplace(arguments.checkpoint);
+    return session::load_evaluation(*file, arguments.request, process.rank_env().rank, registries);
+  };
+  return process.run(load, [&](session::RankContext& context) {
+    auto result = session::evaluate(context, *file, arguments.request);
+    progress.clear();
+    if (!result) return ExitCode::kStopped;
+    if (context.rank() == 0) print_result(arguments, context.experiment().model.component.name, *file, std::move(*result));
+    return ExitCode::kDone;
   });
 }
 

@@ -143,22 +143,23 @@ ExitCode lr_find(const std::vector<std::string>& args) {
   }
 
   session::RankProcess process;
-  return process.run([&] {
-    session::RankContext context(process, source, [&](config::Experiment& experiment) { adapt(experiment, range.num_steps); });
-    LrRangeTest test(range);
-    const auto exit_code = context.run([&] { return run_test(context, test, range.num_steps) ? ExitCode::kDone : ExitCode::kStopped; });
-    const bool has_curve = exit_code == ExitCode::kDone || (exit_code == ExitCode::kStopped && !test.points().empty());
-    if (has_curve && context.rank() == 0) {
-      const auto& optimizer = context.experiment().optimizer.component.name;
-      const bool is_sgd = optimizer == "sgd" || optimizer == "sam";
-      if (as_json) {
-        cli::print_json(to_json(test, is_sgd), 2);
-      } else {
-        print_text(test, is_sgd, range, source);
-      }
+  LrRangeTest test(range);
+  bool is_sgd = false;
+  const auto work = [&](session::RankContext& context) {
+    const auto& optimizer = context.experiment().optimizer.component.name;
+    is_sgd = optimizer == "sgd" || optimizer == "sam";
+    return run_test(context, test, range.num_steps) ? ExitCode::kDone : ExitCode::kStopped;
+  };
+  const auto exit_code = process.run(source, work, [&](config::Experiment& experiment) { adapt(experiment, range.num_steps); });
+  const bool has_curve = exit_code == ExitCode::kDone || (exit_code == ExitCode::kStopped && !test.points().empty());
+  if (has_curve && process.rank_env().rank == 0) {
+    if (as_json) {
+      cli::print_json(to_json(test, is_sgd), 2);
+    } else {
+      print_text(test, is_sgd, range, source);
     }
-    return exit_code;
-  });
+  }
+  return exit_code;
 }
 
 }  // namespace trainer::commands

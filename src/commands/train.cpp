@@ -145,56 +145,53 @@ ExitCode train(const std::vector<std::string>& args) {
   const auto arguments = parse_train_arguments(args);
   session::RankProcess process(arguments.rank_env);
   set_level(*process.logger(), arguments);
-  return process.run([&] {
-    session::RankContext context(process, arguments.experiment);
-    return context.run([&] {
-      const auto& experiment = context.experiment();
-      log_experiment(context);
-      try {
-        // Before data is loaded.
-        with_event_command(context, [](const auto& options) { reporting::find_event_command(options.command.front(), options.place); });
-        // After a restart by a launcher, the run continues from the newest checkpoint of the earlier attempts, whatever --resume says.
-        const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
-        auto recipe = session::recipe_of(context);
-        recipe.options.run_directory = run_directory_of(arguments, experiment);
-        recipe.resume = resume;
-        recipe.record = session::record_of(context, args);
-        session::Session session(context.this_rank(), recipe);
-        context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
-        const auto profiler = make_profiler(context, session);
-        reporting::Reporter reporter;
-        // The message about a profile whose last step was not reached comes before the console's last lines.
-        if (profiler) {
-          reporter.add(std::make_unique<reporting::AtEnd>([&](const reporting::EndEvent& event) {
-            if (event.reason != "failed") profiler->finish();
-          }));
-        }
-        reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
-        std::unique_ptr<reporting::EventCommand> command;
-        with_event_command(
-            context, [&](auto options) { command = std::make_unique<reporting::EventCommand>(std::move(options), context.logger()); });
-        session.add_sinks(reporter, command.get());
-        if (const auto* directory = session.directory()) {
-          const auto& class_names = session.parts().data.train.samples.info().class_names;
-          for (const auto& sink : experiment.logging.sinks) {
-            reporter.add(reporting::sink_registry().make(
-                sink, {.run_dir = directory->path(), .config_text = context.config_text(), .class_names = class_names}));
-          }
-        }
-        // After the files of the run are complete. After a failure the other ranks do not know of it yet, so the wait must be short.
-        if (command) {
-          reporter.add(std::make_unique<reporting::AtEnd>([&](const reporting::EndEvent& event) {
-            command->finish(event.reason == "failed" ? std::chrono::seconds(5) : std::chrono::hours(1));
-          }));
-        }
-        std::vector<engine::TrainingHook*> hooks;
-        if (profiler) hooks.push_back(profiler.get());
-        const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);
-        return done ? ExitCode::kDone : ExitCode::kStopped;
-      } catch (const session::FinishedRun&) {
-        return ExitCode::kDone;
+  return process.run(arguments.experiment, [&](session::RankContext& context) {
+    const auto& experiment = context.experiment();
+    log_experiment(context);
+    try {
+      // Before data is loaded.
+      with_event_command(context, [](const auto& options) { reporting::find_event_command(options.command.front(), options.place); });
+      // After a restart by a launcher, the run continues from the newest checkpoint of the earlier attempts, whatever --resume says.
+      const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
+      auto recipe = session::recipe_of(context);
+      recipe.options.run_directory = run_directory_of(arguments, experiment);
+      recipe.resume = resume;
+      recipe.record = session::record_of(context, args);
+      session::Session session(context.this_rank(), recipe);
+      context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
+      const auto profiler = make_profiler(context, session);
+      reporting::Reporter reporter;
+      // The message about a profile whose last step was not reached comes before the console's last lines.
+      if (profiler) {
+        reporter.add(std::make_unique<reporting::AtEnd>([&](const reporting::EndEvent& event) {
+          if (event.reason != "failed") profiler->finish();
+        }));
       }
-    });
+      reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
+      std::unique_ptr<reporting::EventCommand> command;
+      with_event_command(context,
+                         [&](auto options) { command = std::make_unique<reporting::EventCommand>(std::move(options), context.logger()); });
+      session.add_sinks(reporter, command.get());
+      if (const auto* directory = session.directory()) {
+        const auto& class_names = session.parts().data.train.samples.info().class_names;
+        for (const auto& sink : experiment.logging.sinks) {
+          reporter.add(reporting::sink_registry().make(
+              sink, {.run_dir = directory->path(), .config_text = context.config_text(), .class_names = class_names}));
+        }
+      }
+      // After the files of the run are complete. After a failure the other ranks do not know of it yet, so the wait must be short.
+      if (command) {
+        reporter.add(std::make_unique<reporting::AtEnd>([&](const reporting::EndEvent& event) {
+          command->finish(event.reason == "failed" ? std::chrono::seconds(5) : std::chrono::hours(1));
+        }));
+      }
+      std::vector<engine::TrainingHook*> hooks;
+      if (profiler) hooks.push_back(profiler.get());
+      const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);
+      return done ? ExitCode::kDone : ExitCode::kStopped;
+    } catch (const session::FinishedRun&) {
+      return ExitCode::kDone;
+    }
   });
 }
 

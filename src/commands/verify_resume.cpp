@@ -92,20 +92,19 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
   cli::parse(app, args);
 
   session::RankProcess process;
-  return process.run([&] {
-    session::RankContext context(process, source,
-                                 [](config::Experiment& experiment) { experiment.logging.histograms_every_epochs.reset(); });
-    const TemporaryFolder folder;
-    const auto straight = folder.path() / "straight";
-    const auto resumed = folder.path() / "resumed";
-    const auto exit_code = context.run([&] {
-      const bool done = train(context, num_steps, straight) && train(context, num_steps / 2, resumed) &&
-                        train(context, num_steps - num_steps / 2, resumed, /*resumes=*/true);
-      return done ? ExitCode::kDone : ExitCode::kStopped;
-    });
-    if (exit_code == ExitCode::kDone && context.rank() == 0) compare(straight / "last.pt", resumed / "last.pt", num_steps);
-    return exit_code;
-  });
+  std::optional<TemporaryFolder> folder;
+  fs::path straight, resumed;
+  const auto work = [&](session::RankContext& context) {
+    folder.emplace();
+    straight = folder->path() / "straight";
+    resumed = folder->path() / "resumed";
+    const bool done = train(context, num_steps, straight) && train(context, num_steps / 2, resumed) &&
+                      train(context, num_steps - num_steps / 2, resumed, /*resumes=*/true);
+    return done ? ExitCode::kDone : ExitCode::kStopped;
+  };
+  const auto exit_code = process.run(source, work, [](auto& experiment) { experiment.logging.histograms_every_epochs.reset(); });
+  if (exit_code == ExitCode::kDone && process.rank_env().rank == 0) compare(straight / "last.pt", resumed / "last.pt", num_steps);
+  return exit_code;
 }
 
 }  // namespace trainer::commands

@@ -119,17 +119,7 @@ std::vector<config::Value> values_without_data(const config::Experiment& experim
 
 }  // namespace
 
-RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt)
-    : RankContext(process, [&](const config::Registries& registries) {
-        if (process.rank_env().world_size > 1 && source.file == config::kStandardInput) {
-          throw UsageError("--config -: several processes cannot share standard input; write the experiment to a file");
-        }
-        auto experiment = config::load(source.file, source.overrides, registries);
-        if (adapt) adapt(experiment);
-        return experiment;
-      }) {}
-
-RankContext::RankContext(RankProcess& process, const Load& load) : process_(&process), rank_{.logger = process.logger()} {
+RankContext::RankContext(RankProcess& process, const RankProcess::Load& load) : process_(&process), rank_{.logger = process.logger()} {
   const auto& rank_env = process.rank_env();
   distributed::Problem problem;
   auto secret = rank_env.secret;
@@ -266,23 +256,15 @@ void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
       [&supervisor = process_->supervisor()](const std::string& error) { supervisor.lose_connection(error); });
 }
 
-ExitCode RankContext::run(const std::function<ExitCode()>& work) {
-  auto& supervisor = process_->supervisor();
+void RankContext::close() {
+  // Until all ranks have finished, losing a rank is a failure; afterwards ranks end at different times.
+  rank_.ranks.world->barrier();
+  process_->supervisor().end();
+  connection_watch_ = {};
   try {
-    const auto exit_code = work();
-    // Until all ranks have finished, losing a rank is a failure; afterwards ranks end at different times.
-    rank_.ranks.world->barrier();
-    supervisor.end();
-    connection_watch_ = {};
-    try {
-      groups_->shutdown();
-    } catch (const PeerError&) {
-      // A rank was lost when there was nothing left to do.
-    }
-    return exit_code;
-  } catch (const std::exception& error) {
-    if (!checkpoint_folder_) throw;
-    return end_failed(error);
+    groups_->shutdown();
+  } catch (const PeerError&) {
+    // A rank was lost when there was nothing left to do.
   }
 }
 
@@ -346,12 +328,33 @@ RankProcess::RankProcess(const world::RankFlags& flags)
       logger_(set_up_process(rank_env_)),
       supervisor_(rank_env_, logger_) {}
 
-ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
+ExitCode RankProcess::run(const Load& load, const Work& work) {
   try {
-    return work();
+    RankContext context(*this, load);
+    try {
+      const auto exit_code = work(context);
+      context.close();
+      return exit_code;
+    } catch (const std::exception& error) {
+      if (!context.checkpoint_folder_) throw;
+      return context.end_failed(error);
+    }
   } catch (const std::exception& error) {
     throw Error(supervisor_.explain(error), exit_code_of(error));
   }
+}
+
+ExitCode RankProcess::run(const config::ExperimentSource& source, const Work& work,
+                          const std::function<void(config::Experiment& experiment)>& adapt) {
+  const auto load = [&](const config::Registries& registries) {
+    if (rank_env_.world_size > 1 && source.file == config::kStandardInput) {
+      throw UsageError("--config -: several processes cannot share standard input; write the experiment to a file");
+    }
+    auto experiment = config::load(source.file, source.overrides, registries);
+    if (adapt) adapt(experiment);
+    return experiment;
+  };
+  return run(load, work);
 }
 
 }  // namespace trainer::session

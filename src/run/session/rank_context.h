@@ -23,6 +23,8 @@
 
 namespace trainer::session {
 
+class RankContext;
+
 // The process of one rank: its signal handlers, its log, and the supervisor that ends it when the run cannot continue.
 class RankProcess {
  public:
@@ -31,8 +33,18 @@ class RankProcess {
   // or contradict each other.
   explicit RankProcess(const world::RankFlags& flags = {});
 
-  // Runs `work`. Turns its exceptions into an Error with the cause, which may be another rank.
-  ExitCode run(const std::function<ExitCode()>& work);
+  using Load = std::function<config::Experiment(const config::Registries& registries)>;
+  using Work = std::function<ExitCode(RankContext& context)>;
+  // Collective, once in a process: loads the experiment, connects to the other ranks, chooses the device and creates the process groups;
+  // runs `work`, which must destroy everything that it creates; then shuts the groups down. A rank with an invalid experiment connects too,
+  // so that one rank reports the error and all end. From then on, failures of the other ranks are watched for. Throws all errors as an
+  // Error with the cause, which may be another rank. After RankContext::begin_run(), reports an error and returns its exit code; with
+  // several ranks, a failed one ends its process immediately, because the others detect the failure by its closed connections. If the rank
+  // uses a GPU, `work` must call RankContext::end_failed_gpu() after an error, before it destroys anything.
+  ExitCode run(const Load& load, const Work& work);
+  // The same with the experiment of a file. `adapt` changes it after its check, for a command that needs other values.
+  ExitCode run(const config::ExperimentSource& source, const Work& work,
+               const std::function<void(config::Experiment& experiment)>& adapt = {});
 
   const world::RankEnv& rank_env() const { return rank_env_; }
   const std::shared_ptr<Logger>& logger() const { return logger_; }
@@ -46,25 +58,11 @@ class RankProcess {
 
 class RankContext {
  public:
-  // Changes an experiment after its check, for a command that needs other values.
-  using Adapt = std::function<void(config::Experiment& experiment)>;
-  // Collective: loads the configuration, connects to the other ranks, chooses the device and creates the process groups. A rank with an
-  // invalid configuration connects too, so that one rank reports the error and all end. From then on, `process` watches for failures of the
-  // other ranks. Throws the errors of config::load, distributed::join_run and device::choose_placement.
-  RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt = {});
-  // The same with the experiment that `load` returns; its errors are handled like those of config::load.
-  using Load = std::function<config::Experiment(const config::Registries& registries)>;
-  RankContext(RankProcess& process, const Load& load);
   // For one process, or for ranks that already have process groups: only chooses the device.
   RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks = {});
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
-  // Collective, only for a context of a RankProcess: runs `work`, which must destroy everything that it creates, then shuts the process
-  // groups down. After begin_run(), reports an error and returns its exit code; with several ranks, a failed one ends its process
-  // immediately, because the others detect the failure by its closed connections. If the rank uses a GPU, `work` must call end_failed_gpu()
-  // after an error, before it destroys anything.
-  ExitCode run(const std::function<ExitCode()>& work);
   // On a rank that uses a GPU: reports the error and ends the process. On others it has no effect.
   void end_failed_gpu(const std::exception& error);
   // To be called when the run has a log: from now on errors are logged instead of thrown to main. `checkpoint_folder`: empty except on the
@@ -89,6 +87,10 @@ class RankContext {
   Logger& logger() const { return *rank_.logger; }
 
  private:
+  friend class RankProcess;
+  RankContext(RankProcess& process, const RankProcess::Load& load);
+  // Collective, after the work.
+  void close();
   void choose_placement(const device::HostShare& share);
   // Collective: ranks without access to the data set cannot complete the experiment from it (run/session/check.h).
   void take_experiment_of_rank0();
