@@ -11,7 +11,7 @@
 #include "data/data_loader.h"
 #include "data/sharded_sampler.h"
 #include "datasets/dataset_registry.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 
 namespace {
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   at::set_num_threads(1);
-  static const auto registries = session::all_registries();
+  static const auto registries = recipe::all_registries();
   const auto text = dataset_name == "cifar10" ? kCifar : kImages + dataset_name;
   auto experiment = config::load_text(text, "bench", {"dataset.root=" + data}, registries);
   auto& transforms = experiment.dataset.train_transforms;

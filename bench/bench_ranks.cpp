@@ -223,9 +223,9 @@ distributed::Rendezvous join_run(const world::RankEnv& rank_env, const config::D
 
 void train(const RanksOptions& options, const config::Experiment& experiment, const distributed::Rendezvous& rendezvous,
            distributed::ProcessGroups& groups) {
-  session::RankContext context(experiment, {.num_threads = world::available_cpus(rendezvous.num_sharing_cpus)}, make_quiet_logger(),
-                               engine::make_ranks(groups));
-  auto recipe = session::recipe_of(context);
+  rank::RankContext context(experiment, {.num_threads = world::available_cpus(rendezvous.num_sharing_cpus)}, make_quiet_logger(),
+                            engine::make_ranks(groups));
+  auto recipe = rank::recipe_of(context);
   session::Session session(context.this_rank(), recipe);
   auto& parts = session.parts();
   bench::Training training(parts, options.training);

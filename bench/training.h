@@ -14,8 +14,8 @@
 #include "config/load.h"
 #include "device/libtorch_settings.h"
 #include "launch/world/host_resources.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/registries.h"
 #include "run/session/session.h"
 #include "train/engine/train_step.h"
 #include "trainer/amp.h"
@@ -52,7 +52,7 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
   auto overrides = options.overrides;
   if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
   if (options.network == "vgg16_bn") overrides.push_back("model.head=cifar");
-  static const auto registries = session::all_registries();
+  static const auto registries = recipe::all_registries();
   return config::load_text(text, "bench", overrides, registries);
 }
 
@@ -93,8 +93,8 @@ struct SingleProcess {
   explicit SingleProcess(const TrainingOptions& options)
       : context(make_experiment(options), {.num_threads = world::available_cpus()}, make_quiet_logger()) {}
 
-  session::RankContext context;
-  session::Recipe recipe = session::recipe_of(context);
+  rank::RankContext context;
+  recipe::Recipe recipe = rank::recipe_of(context);
   session::Session session{context.this_rank(), recipe};
   engine::Parts& parts = session.parts();
 };

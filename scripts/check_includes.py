@@ -36,7 +36,7 @@ ENVIRONMENT_READING_FILES = {"src/base/path.cpp", "src/base/program.cpp"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/model_registry.h", "datasets/dataset_registry.h"}
-KNOWS_BOTH_REGISTRIES = re.compile(r"src/run/session/(build|check|registries)\w*\.(h|cpp)")
+KNOWS_BOTH_REGISTRIES = re.compile(r"src/run/recipe/(build|check|registries)\w*\.(h|cpp)")
 
 # Headers of the library that do not belong to the module with the same name. torch.h, which only includes LibTorch, and components.h, which
 # has options of several modules, belong to none.
@@ -216,7 +216,7 @@ def check_environment(file):
 def check_registries(file):
     lines = {header: line for line, quoted, header in file.includes if quoted and header in REGISTRIES}
     if len(lines) == 2 and not KNOWS_BOTH_REGISTRIES.fullmatch(file.path):
-        yield max(lines.values()), "only build*, check* and registries* of src/run/session may include both registries"
+        yield max(lines.values()), "only build*, check* and registries* of src/run/recipe may include both registries"
 
 
 def table_of(modules):

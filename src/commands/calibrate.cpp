@@ -29,7 +29,7 @@ namespace {
 
 struct CalibrateArguments {
   std::string checkpoint;
-  session::EvaluationRequest request;
+  evaluation::EvaluationRequest request;
   std::string class_name;
   std::optional<double> miss_at_most;
   double reject_below = 0;
@@ -100,7 +100,7 @@ std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file
 }
 
 // Stores the operating point in the checkpoint, and replaces an earlier one.
-void store(const session::NetworkFile& file, bool averaged, const inference::OperatingPoint& point) {
+void store(const network::NetworkFile& file, bool averaged, const inference::OperatingPoint& point) {
   const auto* root = std::get_if<state::Dict>(&file.tree().value());
   const state::Key key = inference::operating_point_key(averaged);
   state::Dict changed;
@@ -112,7 +112,7 @@ void store(const session::NetworkFile& file, bool averaged, const inference::Ope
 }
 
 // Writes calibration.json to the run directory that the checkpoint belongs to, for `trainer report`.
-void write_for_report(const run::RunDirectory& directory, const session::NetworkFile& file, bool averaged, const std::string& images,
+void write_for_report(const run::RunDirectory& directory, const network::NetworkFile& file, bool averaged, const std::string& images,
                       reporting::Json json) {
   const auto progress = file.progress();
   json["step"] = progress ? progress->step : 0;
@@ -124,19 +124,19 @@ void write_for_report(const run::RunDirectory& directory, const session::Network
 
 struct Result {
   inference::OperatingPoint point;
-  session::CalibrationResult before;
-  session::CalibrationResult after;
-  session::DecisionResult decisions;
+  evaluation::CalibrationResult before;
+  evaluation::CalibrationResult after;
+  evaluation::DecisionResult decisions;
 };
 
 // The precision and recall of each class for up to 50 thresholds of its probability.
-reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor& probabilities) {
+reporting::Json classes_of(const evaluation::Outputs& outputs, const torch::Tensor& probabilities) {
   // The curves of more classes would make a file of many megabytes.
   constexpr int64_t kMostClasses = 200;
   auto classes = reporting::Json::array();
   if (probabilities.size(1) > kMostClasses) return classes;
   for (int64_t label = 0; label < probabilities.size(1); ++label) {
-    const auto measured = session::measure_precision_recall(probabilities, outputs.samples.labels, label);
+    const auto measured = evaluation::measure_precision_recall(probabilities, outputs.samples.labels, label);
     auto points = reporting::Json::array();
     for (const auto& point : measured.points) {
       points.push_back({{"threshold", point.threshold}, {"recall", point.recall}, {"precision", point.precision}});
@@ -149,7 +149,7 @@ reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor&
   return classes;
 }
 
-reporting::Json json_of(const Result& result, const session::Outputs& outputs, const torch::Tensor& probabilities) {
+reporting::Json json_of(const Result& result, const evaluation::Outputs& outputs, const torch::Tensor& probabilities) {
   const auto& [point, before, after, decisions] = result;
   auto json = to_json(point, decisions, outputs.class_names);
   json["num_samples"] = outputs.samples.labels.size(0);
@@ -160,7 +160,7 @@ reporting::Json json_of(const Result& result, const session::Outputs& outputs, c
   return json;
 }
 
-void print_result(const CalibrateArguments& arguments, const Result& result, const session::Outputs& outputs, const std::string& file) {
+void print_result(const CalibrateArguments& arguments, const Result& result, const evaluation::Outputs& outputs, const std::string& file) {
   const auto& [point, before, after, decisions] = result;
   print("{} of {}; 95% intervals in brackets\n", counted(outputs.samples.labels.size(0), "image"), outputs.name);
   print("temperature        {:.4f}\n", point.temperature);
@@ -184,10 +184,10 @@ ExitCode calibrate(const std::vector<std::string>& args) {
   const auto logger = make_console_logger();
   SampleProgress progress("evaluated", *logger, 0, kLongWait);
   arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
-  session::RankProcess process;
+  rank::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
   std::unique_ptr<run::RunDirectory> lock;
-  std::optional<session::NetworkFile> file;
+  std::optional<network::NetworkFile> file;
   const auto load = [&](const config::Registries& registries) {
     // best.pt and last.pt may be links: store() must replace the checkpoint to which they point, not the link.
     std::error_code missing;
@@ -196,23 +196,23 @@ ExitCode calibrate(const std::vector<std::string>& args) {
     if (missing) path = given;
     lock = lock_run_of(path, *process.logger());
     file.emplace(path);
-    return session::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
+    return evaluation::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
   };
-  return process.run(load, [&](session::RankContext& context) {
-    const auto outputs = session::compute_outputs(context, *file, arguments.request);
+  return process.run(load, [&](rank::RankContext& context) {
+    const auto outputs = evaluation::compute_outputs(context, *file, arguments.request);
     progress.clear();
     if (!outputs) return ExitCode::kStopped;
     const auto& [logits, labels] = outputs->samples;
     Result result;
-    result.point = {.temperature = session::fit_temperature(outputs->samples), .reject_below = arguments.reject_below};
+    result.point = {.temperature = evaluation::fit_temperature(outputs->samples), .reject_below = arguments.reject_below};
     const auto probabilities = (logits / result.point.temperature).softmax(1);
     if (arguments.miss_at_most) {
       const auto label = label_of(arguments.class_name, outputs->class_names, logits.size(1));
-      result.point.threshold = session::fit_threshold(probabilities, labels, label, *arguments.miss_at_most);
+      result.point.threshold = evaluation::fit_threshold(probabilities, labels, label, *arguments.miss_at_most);
     }
-    result.before = session::measure_calibration(logits.softmax(1), labels);
-    result.after = session::measure_calibration(probabilities, labels);
-    session::DecisionMeter decisions(result.point);
+    result.before = evaluation::measure_calibration(logits.softmax(1), labels);
+    result.after = evaluation::measure_calibration(probabilities, labels);
+    evaluation::DecisionMeter decisions(result.point);
     decisions.add(probabilities, labels);
     result.decisions = decisions.result();
     store(*file, arguments.request.averaged, result.point);

@@ -14,7 +14,7 @@
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "distributed/first_line.h"
-#include "run/evaluation/network_file.h"
+#include "run/network/network_file.h"
 #include "trainer/state.h"
 
 namespace trainer::commands {

@@ -18,8 +18,8 @@
 #include "distributed/first_line.h"
 #include "distributed/supervision/failure.h"
 #include "launch/world/rank_env.h"
-#include "run/session/registries.h"
-#include "run/session/version.h"
+#include "run/recipe/registries.h"
+#include "run/version.h"
 #include "train/engine/failure_message.h"
 
 namespace trainer::commands {
@@ -82,7 +82,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
   }
   const auto name = args.front();
   if (name == "--version") {
-    print_text(session::version_text() + '\n');
+    print_text(run::version_text() + '\n');
     return ExitCode::kDone;
   }
   if (name == "help" && args.size() > 1) {
@@ -131,7 +131,7 @@ void add_plugin_option(CLI::App& app) {
   app.add_option_function<std::vector<std::string>>(
          "--plugin",
          [](const std::vector<std::string>& files) {
-           for (const auto& file : files) session::load_plugin(file);
+           for (const auto& file : files) recipe::load_plugin(file);
          },
          "a shared library with additional components, as in the key `plugins`; may be given several times")
       ->type_name("FILE")

@@ -4,7 +4,7 @@
 #include "config/differences.h"
 #include "config/reference.h"
 #include "config/schema.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 
 namespace trainer::commands {
 
@@ -30,7 +30,7 @@ ExitCode config(const std::vector<std::string>& args) {
   add_plugin_option(*schema);
 
   cli::parse(app, args);
-  const auto registries = session::all_registries();
+  const auto registries = recipe::all_registries();
   if (reference->parsed()) {
     print("{}",
           config::reference(registries, format == "text" ? config::ReferenceFormat::kText : config::ReferenceFormat::kMarkdown, name));

@@ -59,7 +59,7 @@ std::vector<std::string> check_folds(const RunSet& set, Logger& logger) {
   for (size_t fold = 0; fold < set.runs.size(); ++fold) {
     const auto experiment = load(set, set.runs[fold]);
     if (!files) files = datasets::dataset_registry().make(experiment.dataset.component).open(data::Split::kTrain, *make_quiet_logger());
-    const auto parts = session::divide_files(experiment, *files).parts;
+    const auto parts = samples::divide_files(experiment, *files).parts;
     for (const auto part : {data::Split::kTrain, data::Split::kValidation}) {
       if (std::ranges::find(parts, part) != parts.end()) continue;
       throw UsageError(
@@ -67,13 +67,13 @@ std::vector<std::string> check_folds(const RunSet& set, Logger& logger) {
                       "or dataset.split.stratify: true",
                       set.runs[fold].name, set.runs.size(), part == data::Split::kTrain ? "training" : "validation"));
     }
-    const auto warning = session::describe_missing_classes(*files, parts, data::Split::kTrain);
+    const auto warning = samples::describe_missing_classes(*files, parts, data::Split::kTrain);
     if (!warning.empty()) logger.warn("{}: {}", set.runs[fold].name, warning);
     measured.resize(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) measured[i] = parts[i] == data::Split::kValidation ? parts[i] : measured[i];
-    digests.push_back(session::digest_of(session::split_table(experiment, *files)));
+    digests.push_back(samples::digest_of(samples::split_table(experiment, *files)));
   }
-  const auto warning = session::describe_missing_classes(*files, measured, data::Split::kValidation);
+  const auto warning = samples::describe_missing_classes(*files, measured, data::Split::kValidation);
   if (!warning.empty()) logger.warn("in all folds, {}", warning);
   return digests;
 }
@@ -82,7 +82,7 @@ std::vector<std::string> check_folds(const RunSet& set, Logger& logger) {
 void check_divisions(const RunSet& set, const std::vector<std::string>& digests) {
   for (size_t fold = 0; fold < set.runs.size(); ++fold) {
     const auto folder = set.folder_of(set.runs[fold]);
-    if (!fs::exists(folder / "split.csv") || session::digest_of(read_file(folder / "split.csv")) == digests[fold]) continue;
+    if (!fs::exists(folder / "split.csv") || samples::digest_of(read_file(folder / "split.csv")) == digests[fold]) continue;
     throw DataError(
         fmt::format("{}: the fold was trained on other images, or on another division of them, as its split.csv shows; remove this folder, "
                     "and start the same command again",

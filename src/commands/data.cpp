@@ -24,10 +24,10 @@
 #include "data/sharded_sampler.h"
 #include "datasets/dataset_registry.h"
 #include "reporting/evaluation.h"
+#include "run/recipe/advice.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
-#include "run/session/advice.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
 
 namespace trainer::commands {
 namespace {
@@ -55,14 +55,14 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
   refuse_to_overwrite(options.output);
   data::check_image_extension(options.output);
   const auto logger = make_console_logger();
-  const auto [train, validation] = session::open_samples(experiment, *logger);
+  const auto [train, validation] = samples::open_samples(experiment, *logger);
   const auto& dataset = train.dataset();
   if (!dataset.info().is_image)
     throw UsageError(fmt::format("dataset.name: the samples of {} are not images, so they cannot be shown; choose a data set of images",
                                  experiment.dataset.component.name));
   refuse_picture_over(dataset, options.output);
   if (validation) refuse_picture_over(validation->dataset(), options.output);
-  data::ShardedSampler sampler(session::make_sampler(session::recipe_of(experiment, *logger), train), {});
+  data::ShardedSampler sampler(recipe::make_sampler(recipe::recipe_of(experiment, *logger), train), {});
   sampler.set_epoch(options.epoch);
   const auto samples = sampler.samples();
   const auto size = static_cast<int64_t>(samples.size());
@@ -81,7 +81,7 @@ struct UnusableSample {
 };
 
 // Adds the samples that cannot be used to `unusable`, and the others to the notes.
-void check_samples(const char* part, const data::Dataset& dataset, int num_threads, session::ImageNotes& notes,
+void check_samples(const char* part, const data::Dataset& dataset, int num_threads, recipe::ImageNotes& notes,
                    std::vector<UnusableSample>& unusable, Logger& logger) {
   SampleProgress progress(fmt::format("{}: read", part), logger);
   const auto report = [&](int64_t num_read) {
@@ -100,9 +100,9 @@ void check_samples(const char* part, const data::Dataset& dataset, int num_threa
 ExitCode check(const config::Experiment& experiment, int num_threads, bool as_json) {
   install_stop_handlers();
   const auto logger = make_console_logger();
-  const auto [train, validation] = session::open_samples(experiment, *logger);
+  const auto [train, validation] = samples::open_samples(experiment, *logger);
   const auto num_samples = train.size() + (validation ? validation->size() : 0);
-  session::ImageNotes notes;
+  recipe::ImageNotes notes;
   std::vector<UnusableSample> unusable;
   check_samples("training", train.dataset(), num_threads, notes, unusable, *logger);
   if (validation && stop_signal() == 0) check_samples("validation", validation->dataset(), num_threads, notes, unusable, *logger);
@@ -197,7 +197,7 @@ ExitCode data(const std::vector<std::string>& args) {
     download(names, root);
     return ExitCode::kDone;
   }
-  const auto experiment = config::load(source.file, source.overrides, session::all_registries());
+  const auto experiment = config::load(source.file, source.overrides, recipe::all_registries());
   if (checks->parsed()) return check(experiment, num_threads, as_json);
   if (audits->parsed()) return audit(experiment, source, audit_arguments, num_threads);
   if (packs->parsed()) pack(experiment, pack_arguments, num_threads);

@@ -1,4 +1,4 @@
-#include "run/inspection/data_audit.h"
+#include "run/survey/data_audit.h"
 
 #include <fmt/format.h>
 
@@ -26,10 +26,10 @@ namespace trainer::commands {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Finding = inspection::AuditFinding;
-using FindingKind = inspection::AuditFindings;
-using inspection::DataAudit;
-using inspection::kNoPicture;
+using Finding = survey::AuditFinding;
+using FindingKind = survey::AuditFindings;
+using survey::DataAudit;
+using survey::kNoPicture;
 
 void read_and_compare(DataAudit& audit, int num_threads, Logger& logger) {
   const auto begin = Clock::now();

@@ -22,7 +22,7 @@ namespace {
 
 struct EvalArguments {
   std::string checkpoint;
-  session::EvaluationRequest request;
+  evaluation::EvaluationRequest request;
   bool json = false;
   world::RankFlags rank_env;
 };
@@ -59,8 +59,8 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-void print_result(const EvalArguments& arguments, const std::string& model, const session::NetworkFile& file,
-                  session::EvaluationResult result) {
+void print_result(const EvalArguments& arguments, const std::string& model, const network::NetworkFile& file,
+                  evaluation::EvaluationResult result) {
   auto& measured = result.measured;
   const auto progress = file.progress();
   const auto split = arguments.request.split.value_or(data::Split::kValidation);
@@ -111,14 +111,14 @@ ExitCode eval(const std::vector<std::string>& args) {
   const auto logger = make_console_logger();
   SampleProgress progress("evaluated", *logger, 0, kLongWait);
   arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
-  session::RankProcess process(arguments.rank_env);
-  std::optional<session::NetworkFile> file;
+  rank::RankProcess process(arguments.rank_env);
+  std::optional<network::NetworkFile> file;
   const auto load = [&](const config::Registries& registries) {
     file.emplace(arguments.checkpoint);
-    return session::load_evaluation(*file, arguments.request, process.rank_env().rank, registries);
+    return evaluation::load_evaluation(*file, arguments.request, process.rank_env().rank, registries);
   };
-  return process.run(load, [&](session::RankContext& context) {
-    auto result = session::evaluate(context, *file, arguments.request);
+  return process.run(load, [&](rank::RankContext& context) {
+    auto result = evaluation::evaluate(context, *file, arguments.request);
     progress.clear();
     if (!result) return ExitCode::kStopped;
     if (context.rank() == 0) print_result(arguments, context.experiment().model.component.name, *file, std::move(*result));
@@ -222,17 +222,17 @@ std::string evaluation_text(const reporting::Evaluation& evaluation, const repor
   return text;
 }
 
-reporting::Json to_json(const session::Measured& measured) {
+reporting::Json to_json(const evaluation::Measured& measured) {
   return {{"value", measured.value}, {"low", measured.low}, {"high", measured.high}};
 }
 
-std::string percent(const session::Measured& measured) {
+std::string percent(const evaluation::Measured& measured) {
   return fmt::format("{:.2f}% ({:.2f}% to {:.2f}%)", 100 * measured.value, 100 * measured.low, 100 * measured.high);
 }
 
-reporting::Json to_json(const std::optional<session::Measured>& measured) { return measured ? to_json(*measured) : reporting::Json(); }
+reporting::Json to_json(const std::optional<evaluation::Measured>& measured) { return measured ? to_json(*measured) : reporting::Json(); }
 
-reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
+reporting::Json to_json(const inference::OperatingPoint& point, const evaluation::DecisionResult& decisions,
                         const std::vector<std::string>& class_names) {
   reporting::Json json = {{"temperature", point.temperature},
                           {"reject_below", point.reject_below},
@@ -248,9 +248,9 @@ reporting::Json to_json(const inference::OperatingPoint& point, const session::D
   return json;
 }
 
-std::string decisions_text(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
+std::string decisions_text(const inference::OperatingPoint& point, const evaluation::DecisionResult& decisions,
                            const std::vector<std::string>& class_names) {
-  const auto part = [](const std::optional<session::Measured>& measured, const char* words, const char* words_of_none) {
+  const auto part = [](const std::optional<evaluation::Measured>& measured, const char* words, const char* words_of_none) {
     return measured ? percent(*measured) + words : words_of_none;
   };
   std::string text;

@@ -23,15 +23,15 @@ std::string confusion_text(const std::string& of_what, const std::vector<std::st
 
 // About an operating point, also for `trainer calibrate`.
 
-reporting::Json to_json(const session::Measured& measured);
+reporting::Json to_json(const evaluation::Measured& measured);
 // "1.20% (0.80% to 1.90%)", with the 95 % interval.
-std::string percent(const session::Measured& measured);
+std::string percent(const evaluation::Measured& measured);
 
 // An object with temperature, reject_below, accuracy, rejected and, if there is one, threshold. Unknown values are null.
-reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
+reporting::Json to_json(const inference::OperatingPoint& point, const evaluation::DecisionResult& decisions,
                         const std::vector<std::string>& class_names);
 // Lines that describe the decisions; each begins with a title, padded to 19 characters.
-std::string decisions_text(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
+std::string decisions_text(const inference::OperatingPoint& point, const evaluation::DecisionResult& decisions,
                            const std::vector<std::string>& class_names);
 
 }  // namespace trainer::commands

@@ -16,9 +16,9 @@
 #include "export/onnx/convert.h"
 #include "export/torchscript.h"
 #include "inference/predictor.h"
-#include "run/evaluation/network_file.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
+#include "run/network/network_file.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "trainer/state.h"
 
 namespace trainer::commands {
@@ -26,8 +26,8 @@ namespace {
 
 // The experiment, changed to one process on the CPU in float32: a network for other settings has operators that an exported file cannot
 // hold, or that do not run on every device.
-config::Experiment load_experiment(const session::NetworkFile& file) {
-  auto experiment = file.load_experiment({}, session::all_registries());
+config::Experiment load_experiment(const network::NetworkFile& file) {
+  auto experiment = file.load_experiment({}, recipe::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
   experiment.runtime.channels_last.value = false;
   experiment.runtime.cuda_graph = device::CudaGraphChoice::kOff;
@@ -204,17 +204,17 @@ std::string read_license(const std::filesystem::path& file) {
 }
 
 // Returns further lines about the file for the user; may be empty.
-std::string write(const ExportArguments& arguments, config::Experiment& experiment, const session::NetworkFile& file,
+std::string write(const ExportArguments& arguments, config::Experiment& experiment, const network::NetworkFile& file,
                   models::Model& model) {
   std::string content, note;
   const auto& format = arguments.format;
   const auto license = read_license(arguments.license);
   // A function, because a state_dict has no description, and the checksum of a large checkpoint takes a while.
   const auto describe = [&](const std::optional<exported::Interface>& interface) {
-    return session::describe_network(experiment, file, arguments.ema, interface);
+    return network::describe_network(experiment, file, arguments.ema, interface);
   };
   if (format == "onnx" || format == "torchscript") {
-    const auto info = session::samples_of(experiment, file);
+    const auto info = network::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     const auto interface =
         interface_of(arguments, experiment, info, inference::read_operating_point(file.tree(), file.path(), arguments.ema, info));
@@ -250,17 +250,17 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
 
 ExitCode export_model(const std::vector<std::string>& args) {
   const auto arguments = parse_export_arguments(args);
-  const session::NetworkFile file(arguments.source);
+  const network::NetworkFile file(arguments.source);
   refuse_to_overwrite(arguments.output, {file.path()});
   auto experiment = load_experiment(file);
   const auto logger = make_console_logger();
   for (const auto& key : experiment.ignored_keys) logger->warn("{}", key);
-  auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
+  auto placement = device::choose_placement(recipe::placement_options(experiment), {}, {});
   // Only LibTorch's own operators can be traced.
   placement.convolution = device::ConvolutionChoice::kDirect;
   placement.fuse = false;
   const auto network =
-      session::build_network(experiment, placement, {}, [&](models::Model& model) { file.load_weights(arguments.ema, model); });
+      recipe::build_network(experiment, placement, {}, [&](models::Model& model) { file.load_weights(arguments.ema, model); });
   const auto note = write(arguments, experiment, file, *network.model);
   print_written(arguments.output, "{} of {}{}{}", experiment.model.component.name, file.path(),
                 arguments.ema ? ", averaged parameters" : "", note);

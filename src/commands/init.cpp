@@ -21,17 +21,17 @@
 #include "datasets/csv.h"
 #include "datasets/dataset_registry.h"
 #include "device/cuda_module.h"
-#include "run/inspection/image_survey.h"
-#include "run/inspection/starting_file.h"
-#include "run/session/advice.h"
-#include "run/session/registries.h"
+#include "run/recipe/advice.h"
+#include "run/recipe/registries.h"
+#include "run/survey/image_survey.h"
+#include "run/survey/starting_file.h"
 
 namespace trainer::commands {
 namespace {
 
 namespace fs = std::filesystem;
 using data::Split;
-using inspection::DatasetFacts;
+using survey::DatasetFacts;
 
 // More images would hardly change the statistics of sizes and pixels.
 constexpr int64_t kMostMeasured = 2000;
@@ -82,7 +82,7 @@ data::DatasetFactory make_factory(const Node& section) {
   root.set("model", Node::map()).set("name", Node::scalar("resnet18"));
   root.set("training", Node::map()).set("epochs", Node::scalar("1"));
   root.set("dataset", section);
-  const auto experiment = config::load_tree(std::move(root), session::registries_without_check());
+  const auto experiment = config::load_tree(std::move(root), recipe::registries_without_check());
   return datasets::dataset_registry().make(experiment.dataset.component);
 }
 
@@ -151,12 +151,11 @@ std::string experiment_name(const fs::path& data) {
 }
 
 // The sizes of at most kMostMeasured images. Warns of those that cannot be read, and counts them in `facts`.
-inspection::ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& facts, session::ImageNotes& notes,
-                              Logger& logger) {
+survey::ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& facts, recipe::ImageNotes& notes, Logger& logger) {
   notes.begin_part(part, dataset);
   const auto indices = data::evenly_spaced(dataset.size(), kMostMeasured);
   auto sizes = with_progress("sizes: read", indices.size(), logger,
-                             [&](const auto& report) { return inspection::find_sizes(dataset, indices, notes, report); });
+                             [&](const auto& report) { return survey::find_sizes(dataset, indices, notes, report); });
   facts.num_read += static_cast<int64_t>(indices.size());
   facts.num_unreadable += sizes.num_unreadable;
   if (sizes.num_unreadable > 0) {
@@ -183,7 +182,7 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
   if (found.section.find("name")->value.text == "image_folder") {
     std::vector<std::string> images;
     for (int64_t i = 0; i < train.size(); ++i) images.push_back(train.origin(i).key);
-    auto findings = inspection::judge_folders(images);
+    auto findings = survey::judge_folders(images);
     if (!findings.refusal.empty()) throw DataError(fmt::format("--data {}: {}", data.string(), findings.refusal));
     if (!findings.warning.empty()) logger.warn("{}", findings.warning);
     facts.folder_of_class = std::move(findings.folder_of_class);
@@ -194,7 +193,7 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
   }
   facts.targets = data::summarize_targets(train);
   const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
-  session::ImageNotes notes;
+  recipe::ImageNotes notes;
   facts.sizes = survey("training", train, facts, notes, logger);
   if (facts.sizes.sizes.empty()) throw DataError(facts.sizes.first_unreadable);
   std::unique_ptr<data::Dataset> validation;
@@ -206,16 +205,16 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
   const auto sentences = notes.sentences();
   for (const auto& sentence : sentences) logger.warn("{}", sentence);
   has_warned = facts.num_unreadable > 0 || !sentences.empty();
-  const auto preparation = inspection::choose_preparation(facts);
+  const auto preparation = survey::choose_preparation(facts);
   std::string list;
   for (const auto& line : preparation.validation) list += '\n' + line;
   const auto transforms = config::read_components(list.empty() ? "[]" : list, "the transforms", data::transform_registry());
-  inspection::PixelStatistics pixels;
-  if (!inspection::begins_with_weights(facts, preparation)) {
+  survey::PixelStatistics pixels;
+  if (!survey::begins_with_weights(facts, preparation)) {
     pixels = with_progress("pixels: read", indices.size(), logger,
-                           [&](const auto& report) { return inspection::measure_pixels(train, indices, transforms, report); });
+                           [&](const auto& report) { return survey::measure_pixels(train, indices, transforms, report); });
   }
-  return inspection::starting_file(facts, preparation, pixels);
+  return survey::starting_file(facts, preparation, pixels);
 }
 
 void refuse_existing(const fs::path& file) {
@@ -282,8 +281,8 @@ ExitCode init(const std::vector<std::string>& args) {
 
   const auto logger = make_console_logger();
   bool has_warned = false;
-  const auto text = data.empty() ? std::string(inspection::kStartingFileOfCifar10) : file_for(data, !without_weights, *logger, has_warned);
-  const auto& registries = session::all_registries();
+  const auto text = data.empty() ? std::string(survey::kStartingFileOfCifar10) : file_for(data, !without_weights, *logger, has_warned);
+  const auto& registries = recipe::all_registries();
   config::load_text(text, output.string(), {}, registries);
   write_new_file(output, fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
   write_file_atomically(output.parent_path() / kSchemaName, config::schema(registries).dump(1) + '\n');

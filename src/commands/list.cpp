@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 
 namespace trainer::commands {
 namespace {
@@ -30,7 +30,7 @@ std::vector<Family> families(const config::Registries& registries) {
 
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
-  for (const auto& family : families(session::all_registries())) names.push_back(family.first);
+  for (const auto& family : families(recipe::all_registries())) names.push_back(family.first);
   return names;
 }
 
@@ -43,7 +43,7 @@ ExitCode list(const std::vector<std::string>& args) {
       ->option_text("NAME");  // the description lists the names already
   add_plugin_option(app);
   cli::parse(app, args);
-  const auto registries = session::all_registries();
+  const auto registries = recipe::all_registries();
   if (which.empty()) {
     for (const auto& [name, registry] : families(registries)) {
       print("{}", cli::wrap_help(fmt::format("{:<18}{}", name,

@@ -12,7 +12,7 @@
 #include "reporting/plot.h"
 #include "reporting/values.h"
 #include "run/inspection/lr_range_test.h"
-#include "run/session/build.h"
+#include "run/rank/rank_context.h"
 #include "run/session/session.h"
 #include "trainer/events.h"
 
@@ -58,8 +58,8 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
 }
 
 // Collective. Returns false after a stop request.
-bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
-  auto recipe = session::recipe_of(context);
+bool run_test(rank::RankContext& context, LrRangeTest& test, int64_t num_steps) {
+  auto recipe = rank::recipe_of(context);
   double base_lr = 1;
   recipe.parts.lr_factor = [&](int64_t step, int64_t /*total_steps*/) { return test.lr_at(step) / base_lr; };
   session::Session session(context.this_rank(), recipe);
@@ -142,10 +142,10 @@ ExitCode lr_find(const std::vector<std::string>& args) {
         fmt::format("--min-lr {:g} is not less than --max-lr {:g}; lower --min-lr, or raise --max-lr", range.min_lr, range.max_lr));
   }
 
-  session::RankProcess process;
+  rank::RankProcess process;
   LrRangeTest test(range);
   bool is_sgd = false;
-  const auto work = [&](session::RankContext& context) {
+  const auto work = [&](rank::RankContext& context) {
     const auto& optimizer = context.experiment().optimizer.component.name;
     is_sgd = optimizer == "sgd" || optimizer == "sam";
     return run_test(context, test, range.num_steps) ? ExitCode::kDone : ExitCode::kStopped;

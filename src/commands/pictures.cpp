@@ -15,10 +15,10 @@
 #include "datasets/archive.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
+#include "run/recipe/check.h"
+#include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
 #include "run/samples/split_samples.h"
-#include "run/session/check.h"
-#include "run/session/registries.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
@@ -160,7 +160,7 @@ std::string to_base64(const std::vector<uint8_t>& bytes) {
 }
 
 config::Experiment load_experiment(const history::RunRecord& run) {
-  auto experiment = session::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, session::all_registries());
+  auto experiment = recipe::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, recipe::all_registries());
   auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
   if (published != nullptr) published->download = false;
   return experiment;
@@ -199,7 +199,7 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
     const auto experiment = load_experiment(run);
     if (experiment.training.overfit_batches)
       return {.note = "With training.overfit_batches, validation uses training images, so no wrongly classified images are shown."};
-    const auto opened = session::open_samples(experiment, *logger);
+    const auto opened = samples::open_samples(experiment, *logger);
     if (!opened.validation) return {.note = "This experiment has no validation set, so no images can be shown."};
     const auto& dataset = opened.validation->dataset();
     if (!dataset.info().is_image) return {.note = "The samples of this data set are not images."};

@@ -22,9 +22,9 @@
 #include "launch/world/host_resources.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
-#include "run/evaluation/network_file.h"
-#include "run/session/rank_context.h"
-#include "run/session/registries.h"
+#include "run/network/network_file.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/registries.h"
 
 namespace trainer::commands {
 namespace {
@@ -304,15 +304,15 @@ ExitCode predict(const std::vector<std::string>& args) {
   const auto arguments = parse_predict_arguments(args);
   install_stop_handlers();
   const auto logger = make_console_logger();
-  const session::NetworkFile file(arguments.checkpoint);
+  const network::NetworkFile file(arguments.checkpoint);
   if (file.path() != arguments.checkpoint) logger->info("network of {}", file.path());
   // The experiment of a checkpoint is not checked again, because it is complete and its data set need not be on this machine.
-  const auto registries = arguments.config.empty() ? session::registries_without_check() : session::all_registries();
+  const auto registries = arguments.config.empty() ? recipe::registries_without_check() : recipe::all_registries();
   const int num_threads = world::default_compute_threads().count;
   auto experiment = file.load_experiment(arguments.overrides, registries, arguments.config);
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
-  const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
-  const auto description = session::description_of(context.experiment(), file);
+  const rank::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
+  const auto description = network::description_of(context.experiment(), file);
   std::vector<std::string> problems;
   const auto files = find_files(arguments, description.samples.decoding.mode, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);

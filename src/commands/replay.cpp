@@ -9,8 +9,9 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "launch/world/host_resources.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "run/session/session.h"
 #include "train/engine/non_finite.h"
 #include "train/engine/train_step.h"
@@ -21,11 +22,11 @@ namespace {
 config::Experiment load_experiment(const std::filesystem::path& folder, const engine::StepRecord& record,
                                    const std::vector<std::string>& overrides) {
   const auto file = engine::step_config_file(folder);
-  auto experiment = session::load_without_plugins(read_file(file), file.string(), overrides, session::all_registries());
+  auto experiment = recipe::load_without_plugins(read_file(file), file.string(), overrides, recipe::all_registries());
   auto& loader = experiment.dataloader;
   if (experiment.training.overfit_batches) {
     // training.overfit_batches selects the same images as in the run only with the run's global batch size.
-    loader.global_batch_size = session::global_batch_size(experiment, record.world_size);
+    loader.global_batch_size = recipe::global_batch_size(experiment, record.world_size);
     loader.batch_size.reset();
   } else {
     size_t batch_size = 1;
@@ -104,9 +105,9 @@ ExitCode replay(const std::vector<std::string>& args) {
   cli::parse(app, args);
 
   const auto record = engine::read_step(folder);
-  session::RankContext context(load_experiment(folder, record, overrides), {.num_threads = world::default_compute_threads().count},
-                               make_console_logger());
-  auto recipe = session::recipe_of(context);
+  rank::RankContext context(load_experiment(folder, record, overrides), {.num_threads = world::default_compute_threads().count},
+                            make_console_logger());
+  auto recipe = rank::recipe_of(context);
   session::Session session(context.this_rank(), recipe);
   engine::read_model(folder, *session.parts().network.model);
   print("{}\n", heading(record));

@@ -16,7 +16,7 @@
 #include "config/load.h"
 #include "launch/child_process.h"
 #include "launch/plan.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 
 namespace trainer::commands {
 namespace {
@@ -74,12 +74,12 @@ void add_run_set(CLI::App& app, RunSet& set, const std::string& folders) {
 
 void choose_folder(RunSet& set) {
   if (!set.folder.empty()) return;
-  const auto experiment = config::load(set.config, set.overrides, session::registries_without_check());
+  const auto experiment = config::load(set.config, set.overrides, recipe::registries_without_check());
   set.folder = fs::path(experiment.output_dir) / (experiment.experiment + "_" + set.name);
 }
 
 config::Experiment load(const RunSet& set, const RunSet::Run& run) {
-  auto experiment = config::load(set.config, overrides_of(set, run), session::all_registries());
+  auto experiment = config::load(set.config, overrides_of(set, run), recipe::all_registries());
   if (!experiment.validation.is_off()) return experiment;
   throw UsageError("validation.every_epochs and validation.every_steps are null, but this command compares validations; set one of them");
 }

@@ -17,9 +17,9 @@
 #include "reporting/event_command.h"
 #include "reporting/sinks.h"
 #include "run/inspection/step_profiler.h"
-#include "run/session/build.h"
+#include "run/rank/rank_context.h"
 #include "run/session/session.h"
-#include "run/session/version.h"
+#include "run/version.h"
 #include "train/task/task.h"
 
 namespace trainer::commands {
@@ -76,13 +76,13 @@ void set_level(Logger& logger, const TrainArguments& arguments) {
 }
 
 // Called before the log is also written to the run directory, which has the experiment anyway.
-void log_experiment(session::RankContext& context) {
+void log_experiment(rank::RankContext& context) {
   if (context.rank() != 0) return;
-  context.logger().debug("{}", session::version_text());
+  context.logger().debug("{}", run::version_text());
   context.logger().debug("the experiment with all defaults:\n{}", context.config_text());
 }
 
-reporting::ConsoleOptions console_options(session::RankContext& context, session::Session& session, const TrainArguments& arguments,
+reporting::ConsoleOptions console_options(rank::RankContext& context, session::Session& session, const TrainArguments& arguments,
                                           const world::RankEnv& rank_env) {
   const auto* directory = session.directory();
   if (directory == nullptr) return {};
@@ -101,7 +101,7 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
 }
 
 // Null without logging.profile_steps, and on ranks that write no files.
-std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
+std::unique_ptr<inspection::StepProfiler> make_profiler(const rank::RankContext& context, session::Session& session) {
   const auto& steps = context.experiment().logging.profile_steps;
   if (steps.empty() || session.directory() == nullptr) return nullptr;
   const auto total = session.parts().data.plan.total_steps;
@@ -114,7 +114,7 @@ std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankConte
 }
 
 // Collective: calls `work` on rank 0 if there is a program of logging.command.
-void with_event_command(session::RankContext& context, const std::function<void(reporting::EventCommandOptions)>& work) {
+void with_event_command(rank::RankContext& context, const std::function<void(reporting::EventCommandOptions)>& work) {
   const auto& experiment = context.experiment();
   if (experiment.logging.command.empty()) return;
   context.barrier().on_rank0([&] {
@@ -143,9 +143,9 @@ std::filesystem::path run_directory_of(const TrainArguments& arguments, const co
 ExitCode train(const std::vector<std::string>& args) {
   const auto started = Clock::now();
   const auto arguments = parse_train_arguments(args);
-  session::RankProcess process(arguments.rank_env);
+  rank::RankProcess process(arguments.rank_env);
   set_level(*process.logger(), arguments);
-  return process.run(arguments.experiment, [&](session::RankContext& context) {
+  return process.run(arguments.experiment, [&](rank::RankContext& context) {
     const auto& experiment = context.experiment();
     log_experiment(context);
     try {
@@ -153,10 +153,10 @@ ExitCode train(const std::vector<std::string>& args) {
       with_event_command(context, [](const auto& options) { reporting::find_event_command(options.command.front(), options.place); });
       // After a restart by a launcher, the run continues from the newest checkpoint of the earlier attempts, whatever --resume says.
       const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
-      auto recipe = session::recipe_of(context);
+      auto recipe = rank::recipe_of(context);
       recipe.options.run_directory = run_directory_of(arguments, experiment);
       recipe.resume = resume;
-      recipe.record = session::record_of(context, args);
+      recipe.record = rank::record_of(context, args);
       session::Session session(context.this_rank(), recipe);
       context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
       const auto profiler = make_profiler(context, session);

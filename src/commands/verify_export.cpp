@@ -32,10 +32,10 @@
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/evaluation/file_evaluation.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
-#include "run/session/build.h"
-#include "run/session/rank_context.h"
-#include "run/session/registries.h"
 
 namespace trainer::commands {
 namespace {
@@ -46,7 +46,7 @@ struct VerifyArguments {
   fs::path file;
   std::string checkpoint;
   fs::path data;
-  session::EvaluationRequest request;
+  evaluation::EvaluationRequest request;
   std::string preprocess = "none";
   double tolerance = 1e-3;
   bool is_trusted = false;
@@ -391,22 +391,22 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
   }
 }
 
-config::Experiment load_experiment(const VerifyArguments& arguments, const session::NetworkFile& file) {
+config::Experiment load_experiment(const VerifyArguments& arguments, const network::NetworkFile& file) {
   // With --data, the data set of the training need not exist on this machine, so it is not checked.
-  auto experiment = arguments.data.empty() ? session::load_evaluation(file, arguments.request, /*rank=*/0, session::all_registries())
-                                           : file.load_experiment(arguments.request.overrides, session::registries_without_check());
+  auto experiment = arguments.data.empty() ? evaluation::load_evaluation(file, arguments.request, /*rank=*/0, recipe::all_registries())
+                                           : file.load_experiment(arguments.request.overrides, recipe::registries_without_check());
   experiment.runtime.device = device::DeviceChoice::kCpu;
   experiment.amp.enabled.value = false;
   experiment.validation.tta = task::TestTimeAugmentation::kNone;
   return experiment;
 }
 
-Images open_images(const VerifyArguments& arguments, const config::Experiment& experiment, const session::NetworkFile& file,
+Images open_images(const VerifyArguments& arguments, const config::Experiment& experiment, const network::NetworkFile& file,
                    bool is_turned_upright, Logger& logger) {
   if (!arguments.data.empty()) return {datasets::find_image_files(arguments.data), is_turned_upright};
-  const auto data = session::find_evaluation_data(experiment, file, arguments.request);
+  const auto data = evaluation::find_evaluation_data(experiment, file, arguments.request);
   if (!data.note.empty()) logger.warn("{}", data.note);
-  auto samples = session::open_split(experiment, data.dataset, data.split, logger);
+  auto samples = samples::open_split(experiment, data.dataset, data.split, logger);
   const bool are_turned_upright = samples.info().decoding.is_turned_upright;
   return {std::move(samples), are_turned_upright};
 }
@@ -427,10 +427,10 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto arguments = parse_verify_arguments(args);
   install_stop_handlers();
   const auto logger = make_console_logger();
-  const session::NetworkFile file(arguments.checkpoint);
-  const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
+  const network::NetworkFile file(arguments.checkpoint);
+  const rank::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();
-  inference::Predictor predictor(session::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement());
+  inference::Predictor predictor(network::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement());
   const auto digest = datasets::digest_of(file.path(), "SHA256");
   const auto network = exported::open_network(arguments.file, arguments.runtime, arguments.is_trusted ? "" : digest);
   auto is_same = SameCheckpoint::kUnknown;

@@ -13,7 +13,7 @@
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "run/session/build.h"
+#include "run/rank/rank_context.h"
 #include "run/session/session.h"
 #include "train/engine/train_step.h"
 #include "trainer/checkpoint.h"
@@ -51,8 +51,8 @@ class StepCounter : public engine::TrainingHook {
 
 // Collective: trains `num_steps` steps, from the first step or from the newest checkpoint of rank 0's `folder`, and saves there. Returns
 // false if a stop request ended the training before the last step.
-bool train(session::RankContext& context, int64_t num_steps, const fs::path& folder, bool resumes = false) {
-  auto recipe = session::recipe_of(context);
+bool train(rank::RankContext& context, int64_t num_steps, const fs::path& folder, bool resumes = false) {
+  auto recipe = rank::recipe_of(context);
   recipe.options.checkpoint_folder = folder;
   session::Session session(context.this_rank(), recipe);
   if (resumes) session.resume(folder / "last.pt");
@@ -91,10 +91,10 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
       ->check(CLI::Range(int64_t{2}, int64_t{1'000'000'000}));
   cli::parse(app, args);
 
-  session::RankProcess process;
+  rank::RankProcess process;
   std::optional<TemporaryFolder> folder;
   fs::path straight, resumed;
-  const auto work = [&](session::RankContext& context) {
+  const auto work = [&](rank::RankContext& context) {
     folder.emplace();
     straight = folder->path() / "straight";
     resumed = folder->path() / "resumed";

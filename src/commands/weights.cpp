@@ -1,4 +1,4 @@
-#include "run/session/weights.h"
+#include "run/weights.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path file_of(const models::PublishedWeights& weights) { return session::weights_folder() / weights.file; }
+fs::path file_of(const models::PublishedWeights& weights) { return run::weights_folder() / weights.file; }
 
 void list_weights() {
   print("{:<20} {:<26} {:>6}  {:>9}  {:>6}  {}\n", "network", "weights", "top1", "size", "images", "in the cache");
@@ -28,15 +28,15 @@ void list_weights() {
   print(
       "\ntop1: accuracy on ImageNet in percent, as torchvision publishes it, for images with the height and width in the column "
       "\"images\". The cache is {}.\n",
-      session::weights_folder().string());
+      run::weights_folder().string());
 }
 
 // `name`: "resnet50", "resnet50:imagenet1k_v1" or a URL.
-session::WeightsSource source_of(const std::string& name, const std::string& mirror) {
-  if (session::is_address(name)) {
-    const auto problem = session::problem_of_address(name);
+run::WeightsSource source_of(const std::string& name, const std::string& mirror) {
+  if (run::is_address(name)) {
+    const auto problem = run::problem_of_address(name);
     if (!problem.empty()) throw UsageError(problem);
-    return session::weights_source("", name, mirror);
+    return run::weights_source("", name, mirror);
   }
   const auto colon = name.find(':');
   const auto model = name.substr(0, colon);
@@ -51,13 +51,13 @@ session::WeightsSource source_of(const std::string& name, const std::string& mir
     throw UsageError(fmt::format("there are no weights \"{}\"{}; `trainer weights list` shows all", name,
                                  near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }
-  return session::weights_source(model, weights, mirror);
+  return run::weights_source(model, weights, mirror);
 }
 
 ExitCode verify_weights() {
   auto exit_code = ExitCode::kDone;
   size_t num_files = 0;
-  const auto folder = session::weights_folder();
+  const auto folder = run::weights_folder();
   std::vector<fs::path> files;
   if (fs::exists(folder)) {
     for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
@@ -67,8 +67,8 @@ ExitCode verify_weights() {
     const auto name = file.filename().string();
     if (name.starts_with('.')) continue;
     ++num_files;
-    const auto checksum = session::checksum_in_name(name);
-    const auto damage = session::damage_of(file, checksum);
+    const auto checksum = run::checksum_in_name(name);
+    const auto damage = run::damage_of(file, checksum);
     print("{}: {}\n", !damage.empty() ? "bad" : checksum.digits.empty() ? "no checksum in its name" : "good", file.string());
     if (damage.empty()) continue;
     print("     {}; remove the file, and `trainer weights fetch` downloads it again\n", printable(damage));
@@ -97,9 +97,9 @@ ExitCode weights(const std::vector<std::string>& args) {
   if (list->parsed()) list_weights();
   if (fetch->parsed()) {
     const auto logger = make_console_logger();
-    std::vector<session::WeightsSource> sources;
+    std::vector<run::WeightsSource> sources;
     for (const auto& name : names) sources.push_back(source_of(name, mirror));
-    for (const auto& source : sources) print("{}\n", session::fetch_weights(source, *logger).string());
+    for (const auto& source : sources) print("{}\n", run::fetch_weights(source, *logger).string());
   }
   return verify->parsed() ? verify_weights() : ExitCode::kDone;
 }

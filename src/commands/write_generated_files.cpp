@@ -18,8 +18,8 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "config/reference.h"
-#include "run/session/registries.h"
-#include "run/session/version.h"
+#include "run/recipe/registries.h"
+#include "run/version.h"
 
 namespace trainer {
 namespace {
@@ -77,7 +77,7 @@ Texts words() {
                             for (auto& context : cli::words_of(app, command.name)) contexts.push_back(std::move(context));
                           });
   }
-  for (const auto& key : config::settable_keys(session::all_registries())) {
+  for (const auto& key : config::settable_keys(recipe::all_registries())) {
     contexts[1].second += fmt::format("{}=\t{}\n", key.path, key.doc);
     contexts.emplace_back(key.path + "=", (key.values.empty() ? "" : join(key.values, "\n") + "\n") + (key.is_path ? "@files\n" : ""));
   }
@@ -105,7 +105,7 @@ std::string man_page(const std::string& command, const std::string& doc) {
       ".SH EXIT STATUS\n"
       "0 done, 1 failure while running, 2 command line or configuration, 3 data, 4 another rank, a connection between ranks, or a timeout, "
       "5 a checkpoint, 75 stopped on request.\n",
-      name, session::trainer_version(), name, doc, help);
+      name, run::trainer_version(), name, doc, help);
 }
 
 void write_man_pages(const std::filesystem::path& folder) {

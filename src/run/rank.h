@@ -7,7 +7,7 @@
 #include "distributed/agreement.h"
 #include "train/engine/parts.h"
 
-namespace trainer::session {
+namespace trainer::run {
 
 // This process in a run: its device, its process groups and its log.
 struct Rank {
@@ -20,4 +20,4 @@ struct Rank {
   int local_rank = 0;  // the index among the ranks of this host
 };
 
-}  // namespace trainer::session
+}  // namespace trainer::run

@@ -118,7 +118,7 @@ class PredictLibraryTest(ImageExperiment):
             self.assertNotIn(name, needed)
         code = subprocess.run(["nm", "-C", LIBRARY], capture_output=True, text=True, check=True).stdout
         self.assertIn("trainer::inference::", code)
-        for name in ("trainer::optim::Optimizer", "trainer::datasets::", "trainer::session::", "TrainMeter"):
+        for name in ("trainer::optim::Optimizer", "trainer::datasets::", "trainer::recipe::", "trainer::session::", "TrainMeter"):
             self.assertNotIn(name, code)
         symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
         functions = {line.split()[2].split("@")[0] for line in symbols.splitlines() if " T " in line}

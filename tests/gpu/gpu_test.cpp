@@ -43,8 +43,8 @@ struct GpuSession {
 
   engine::Parts& parts() { return session.parts(); }
 
-  session::RankContext context;
-  session::Recipe recipe;
+  rank::RankContext context;
+  recipe::Recipe recipe;
   session::Session session;
 };
 

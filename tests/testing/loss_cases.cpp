@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "config/load.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "run/session/session.h"
 #include "tests/testing/ranks.h"
 #include "train/engine/train_step.h"
@@ -17,7 +18,7 @@ namespace trainer::testing {
 namespace {
 
 config::Experiment experiment_of(const nlohmann::json& case_json) {
-  static const auto registries = session::all_registries();
+  static const auto registries = recipe::all_registries();
   const auto network = case_json.at("network").get<std::string>();
   const auto number = [&](const char* key) { return case_json.at(key).dump(); };
   std::string optimizer = fmt::format("{{name: {}, lr: {}, weight_decay: {}", case_json.at("optimizer").get<std::string>(), number("lr"),
@@ -61,13 +62,13 @@ void restore_buffers(models::Model& model, const models::Model& unfitted) {
 // The results of the case on one rank. Collective.
 nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks) {
   const auto experiment = experiment_of(case_json);
-  session::RankContext context(experiment, {}, make_quiet_logger(), ranks);
-  auto recipe = session::recipe_of(context);
+  rank::RankContext context(experiment, {}, make_quiet_logger(), ranks);
+  auto recipe = rank::recipe_of(context);
   session::Session session(context.this_rank(), recipe);
   auto& parts = session.parts();
   const auto seed = case_json.at("seed").get<uint64_t>();
   fill(*parts.network.model, seed);
-  restore_buffers(*parts.network.model, *session::build_network(experiment, parts.network.placement).model);
+  restore_buffers(*parts.network.model, *recipe::build_network(experiment, parts.network.placement).model);
   parts.network.model->train();
 
   const auto steps = case_json.at("steps").get<int64_t>();

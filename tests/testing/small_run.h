@@ -9,8 +9,8 @@
 
 #include "checkpoint/store.h"
 #include "config/load.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/registries.h"
 #include "run/session/session.h"
 #include "tests/testing/metrics.h"
 #include "tests/testing/recorder.h"
@@ -33,22 +33,22 @@ struct SmallSession {
       : SmallSession(load(text, overrides), ranks) {}
 
   static config::Experiment load(const std::string& text, const std::vector<std::string>& overrides) {
-    return config::load_text(text, "test.yaml", overrides, session::all_registries());
+    return config::load_text(text, "test.yaml", overrides, recipe::all_registries());
   }
   static config::Experiment on_cpu(config::Experiment experiment) {
     experiment.runtime.device = device::DeviceChoice::kCpu;
     return experiment;
   }
-  static session::Recipe recipe_of(session::RankContext& context, const std::filesystem::path& folder) {
-    auto recipe = session::recipe_of(context);
+  static recipe::Recipe recipe_of(rank::RankContext& context, const std::filesystem::path& folder) {
+    auto recipe = rank::recipe_of(context);
     recipe.options.checkpoint_folder = folder;
     return recipe;
   }
 
   engine::Parts& parts() { return session.parts(); }
 
-  session::RankContext context;
-  session::Recipe recipe;
+  rank::RankContext context;
+  recipe::Recipe recipe;
   session::Session session;
 };
 
@@ -78,7 +78,7 @@ inline SmallRun train(config::Experiment experiment, int64_t max_steps = -1, con
 
 inline SmallRun train_text(const std::string& text, const std::vector<std::string>& overrides = {}, int64_t max_steps = -1,
                            const engine::Ranks& ranks = {}, const std::filesystem::path& folder = {}) {
-  return train(config::load_text(text, "test.yaml", overrides, session::all_registries()), max_steps, ranks, folder);
+  return train(config::load_text(text, "test.yaml", overrides, recipe::all_registries()), max_steps, ranks, folder);
 }
 
 // Parameters, then buffers, each in the order of registration.

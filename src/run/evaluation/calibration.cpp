@@ -11,7 +11,7 @@
 #include "trainer/error.h"
 #include "trainer/random.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 namespace {
 
 // The derivatives of the mean cross-entropy of softmax(factor * logits) with respect to the factor.
@@ -49,7 +49,7 @@ Measured bootstrap(int64_t num_samples, const std::function<double(const std::ve
 
 }  // namespace
 
-std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request) {
+std::optional<Outputs> compute_outputs(rank::RankContext& context, const network::NetworkFile& file, EvaluationRequest request) {
   std::vector<torch::Tensor> logits, labels;
   request.observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
     if (outputs.dim() != 2 || targets.scalar_type() != torch::kLong || outputs.size(1) < 2) {
@@ -168,4 +168,4 @@ PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, con
   return result;
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

@@ -13,7 +13,7 @@
 #include "run/evaluation/file_evaluation.h"
 #include "trainer/events.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 
 struct LabelledOutputs {
   torch::Tensor logits;  // float64 [images, classes], classes >= 2
@@ -28,7 +28,7 @@ struct Outputs {
 };
 // Evaluates in one process. Returns nothing after a stop request. Throws like evaluate(), and UsageError if the network does not classify
 // samples or its outputs are not finite.
-std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request);
+std::optional<Outputs> compute_outputs(rank::RankContext& context, const network::NetworkFile& file, EvaluationRequest request);
 
 // The temperature that minimises the mean cross-entropy (Guo et al.: "On Calibration of Modern Neural Networks", 2017), to machine
 // precision. Throws UsageError if there is none, because the network is always right or no better than chance.
@@ -60,4 +60,4 @@ struct PrecisionRecall {
 // `probabilities`: float64 [N, classes]; `labels`: int64 [N]; both on the CPU.
 PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label);
 
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

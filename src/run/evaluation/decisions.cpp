@@ -5,7 +5,7 @@
 
 #include "trainer/torch.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 namespace {
 
 // The fraction of hits and its Wilson interval ("Probable Inference", 1927), which is also valid for small counts and for no hits.
@@ -57,4 +57,4 @@ DecisionResult DecisionMeter::result() const {
   return {.accuracy = part(kRight), .rejected = part(kRejected), .misses = part(kMissed), .false_alarms = part(kFalseAlarms)};
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

@@ -8,7 +8,7 @@
 #include "inference/operating_point.h"
 #include "trainer/distributed.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 
 // A measured value and its 95 % confidence interval: by bootstrap for the calibration error (percentiles of 1,000 resamples), by Wilson's
 // formula for fractions.
@@ -41,4 +41,4 @@ class DecisionMeter {
   torch::Tensor counts_;  // int64 [4][2]: hits and samples for each member of DecisionResult
 };
 
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

@@ -14,11 +14,11 @@
 #include "datasets/lmdb.h"
 #include "datasets/lmdb_file.h"
 #include "distributed/agreement.h"
+#include "run/recipe/build.h"
+#include "run/recipe/check.h"
+#include "run/recipe/registries.h"
 #include "run/samples/shared_samples.h"
 #include "run/samples/split_samples.h"
-#include "run/session/build.h"
-#include "run/session/check.h"
-#include "run/session/registries.h"
 #include "run/session/resume.h"
 #include "train/task/classification.h"
 #include "train/task/multi_label.h"
@@ -26,29 +26,29 @@
 #include "trainer/nn.h"
 #include "trainer/task.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 namespace {
 
-engine::DataSource open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
+engine::DataSource open_data(rank::RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
-  auto samples = open_together(context.this_rank(), [&] {
-    return engine::TrainingSamples{{.train = open_split(experiment, evaluated->dataset, evaluated->split, logger)}, std::nullopt};
+  auto samples = samples::open_together(context.this_rank(), [&] {
+    return engine::TrainingSamples{{.train = samples::open_split(experiment, evaluated->dataset, evaluated->split, logger)}, std::nullopt};
   });
   return context.barrier().make_on_all_ranks([&] {
-    return make_source(recipe_of(experiment, logger), experiment.dataset.validation_transforms, network.placement, context.ranks(),
-                       std::move(samples.opened.train));
+    return recipe::make_source(recipe::recipe_of(experiment, logger), experiment.dataset.validation_transforms, network.placement,
+                               context.ranks(), std::move(samples.opened.train));
   });
 }
 
 // The thresholds of a network with several classes for a sample, or what the file stores if the network was calibrated; none with
 // request.observe, because the outputs then go to that function instead of a meter.
-std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
+std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const network::NetworkFile& file,
                                                             const EvaluationRequest& request) {
   if (request.observe) return std::nullopt;
   const bool is_calibrated = state::View(file.tree(), file.path()).find(inference::operating_point_key(request.averaged)).has_value();
   if (!is_calibrated && experiment.task.component.name != "multi_label") return std::nullopt;
-  return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file));
+  return inference::read_operating_point(file.tree(), file.path(), request.averaged, network::samples_of(experiment, file));
 }
 
 // Computes the results of an operating point on the samples of all ranks.
@@ -75,24 +75,24 @@ class OperatingPointMeter {
   task::CalibrationMeter calibration_;
 };
 
-config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
+config::Experiment experiment_of_training(const network::NetworkFile& file, const EvaluationRequest& request);
 
 // Whether a group may now be in another part than in training. Without stratification, a group's part depends only on its name and on
 // dataset.split, so new images do not move it.
-bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
+bool may_be_divided_otherwise(const config::Experiment& experiment, const network::NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
   const auto& split = experiment.dataset.split;
   const auto stored = state::View(file.tree(), file.path()).find("split_digest");
-  if (!split || !stored || stored->text() == digest_of(split_table(experiment, samples.files()))) return false;
+  if (!split || !stored || stored->text() == samples::digest_of(samples::split_table(experiment, samples.files()))) return false;
   return split->stratify || split != experiment_of_training(file, request).dataset.split;
 }
 
 }  // namespace
 
-std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
+std::optional<EvaluationResult> evaluate(rank::RankContext& context, const network::NetworkFile& file, const EvaluationRequest& request) {
   const auto& ranks = context.ranks();
   context.begin_run("");
-  context.barrier().on_all_ranks([&] { require_target_summary(context.experiment(), file); });
+  context.barrier().on_all_ranks([&] { network::require_target_summary(context.experiment(), file); });
   std::optional<OperatingPointMeter> operating;
   auto observe = request.observe;
   std::optional<task::ThresholdMeter> at_thresholds;
@@ -107,8 +107,8 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) { operating->add(outputs, targets); };
   }
   auto network = context.barrier().make_on_all_ranks([&] {
-    auto built = build_network(context.experiment(), context.placement(), ranks,
-                               [&](models::Model& model) { file.load_weights(request.averaged, model); });
+    auto built = recipe::build_network(context.experiment(), context.placement(), ranks,
+                                       [&](models::Model& model) { file.load_weights(request.averaged, model); });
     if (built.task->needs_target_summary()) {
       built.task->set_target_summary(inference::read_target_summary(state::View(file.tree(), file.path())));
     }
@@ -127,8 +127,8 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
         "images; to rule this out, evaluate the data of the training run with its dataset.split");
   }
   context.barrier().on_rank0([&] {
-    check_names(file.tree(), file.path(), info, "evaluate data with the same classes",
-                "choose the same targets with dataset.columns, in the same order as in training");
+    session::check_names(file.tree(), file.path(), info, "evaluate data with the same classes",
+                         "choose the same targets with dataset.columns, in the same order as in training");
     return std::string();
   });
   try {
@@ -216,7 +216,7 @@ std::vector<int64_t> labels_of(const std::vector<std::string>& names, const std:
   return labels;
 }
 
-DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) {
+DatasetFactory with_classes_of(const network::NetworkFile& file, DatasetFactory dataset) {
   const auto trained = file.class_names();
   const auto info = dataset.info;
   if (trained.empty() || info.class_names.empty() || info.class_names == trained) return dataset;
@@ -232,8 +232,8 @@ DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) 
   return dataset;
 }
 
-DatasetFactory make_dataset(const config::Experiment& experiment, const NetworkFile& file) {
-  return with_classes_of(file, dataset_of(experiment));
+DatasetFactory make_dataset(const config::Experiment& experiment, const network::NetworkFile& file) {
+  return with_classes_of(file, samples::dataset_of(experiment));
 }
 
 // Refuses a folder whose subfolders are splits instead of classes, unless it has a subfolder train, which makes it a whole data set.
@@ -247,7 +247,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
 }
 
 // Sets `options` so that files are read as in training.
-void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFile& file) {
+void read_files_as_trained(datasets::ImageFileOptions& options, const network::NetworkFile& file) {
   if (!file.has_experiment()) return;
   const auto decoding = inference::read_decoding(state::View(file.tree(), file.path()));
   const bool is_grey = decoding.mode == data::ImageMode::kRgb && !file.sample_shape().empty() && file.sample_shape().front() == 1;
@@ -256,7 +256,8 @@ void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFil
 }
 
 // The data set for --data. `task`: the name of the experiment's task.
-ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::string& task, const NetworkFile& file) {
+ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::string& task,
+                             const network::NetworkFile& file) {
   const auto& registry = datasets::dataset_registry();
   // The path becomes a value in the experiment, whose text must be UTF-8.
   if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not valid UTF-8; rename it", data.string()));
@@ -301,7 +302,7 @@ using Samples = KeyFacts::Samples;
 
 // The file or folder that defines the samples of a split; empty: the data set has none.
 fs::path place_of(const config::Experiment& experiment, Split split) {
-  const auto tree = config::resolved_tree(experiment, all_registries());
+  const auto tree = config::resolved_tree(experiment, recipe::all_registries());
   for (const auto samples : {split == Split::kTrain ? Samples::kTraining : Samples::kValidation, Samples::kAll}) {
     for (const auto& [name, position, value] : tree.find("dataset")->value.members) {
       if (value.facts.samples == samples && !value.text.empty()) return value.text;
@@ -321,8 +322,8 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
 }
 
 // The experiment of the training run, without the values that registries.complete would derive from its data set.
-config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
-  const auto registries = registries_without_check();
+config::Experiment experiment_of_training(const network::NetworkFile& file, const EvaluationRequest& request) {
+  const auto registries = recipe::registries_without_check();
   try {
     if (file.has_experiment()) return file.load_experiment({}, registries);
   } catch (const UsageError&) {
@@ -333,10 +334,10 @@ config::Experiment experiment_of_training(const NetworkFile& file, const Evaluat
 }
 
 // To be called before the experiment is completed from its data set.
-void choose_data(config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
+void choose_data(config::Experiment& experiment, const network::NetworkFile& file, const EvaluationRequest& request) {
   auto& section = experiment.dataset;
   if (!request.data.empty()) {
-    for (const auto& [key, text, facts] : config::values_of(experiment, all_registries())) {
+    for (const auto& [key, text, facts] : config::values_of(experiment, recipe::all_registries())) {
       if (facts.samples == Samples::kNone || !experiment.is_on_command_line(key)) continue;
       throw UsageError(fmt::format("{}: --data {} replaces this key; give only one of the two", key, request.data.string()));
     }
@@ -353,7 +354,7 @@ void choose_data(config::Experiment& experiment, const NetworkFile& file, const 
 
 }  // namespace
 
-config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
+config::Experiment load_evaluation(const network::NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries) {
   const auto make = [&](const config::Experiment& experiment) { return make_dataset(experiment, file); };
   const auto has_data = [rank](const config::Experiment& experiment) {
@@ -364,15 +365,16 @@ config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequ
     if (request.tta) experiment.validation.tta = *request.tta;
     if (!has_data(experiment)) return experiment;
     if (findings.are_consistent({"dataset"})) choose_data(experiment, file, request);
-    return complete(experiment, findings, make);
+    return recipe::complete(experiment, findings, make);
   };
   of_evaluation.check = [&](const config::Experiment& experiment, config::Findings& findings) {
-    if (has_data(experiment)) check_components(experiment, findings, make);
+    if (has_data(experiment)) recipe::check_components(experiment, findings, make);
   };
   return file.load_experiment(request.overrides, of_evaluation, request.config);
 }
 
-EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
+EvaluationData find_evaluation_data(const config::Experiment& experiment, const network::NetworkFile& file,
+                                    const EvaluationRequest& request) {
   EvaluationData data{.dataset = make_dataset(experiment, file), .split = request.split.value_or(Split::kValidation)};
   const auto training = experiment_of_training(file, request);
   const bool is_other = !request.data.empty() || !are_same_data(experiment, training);
@@ -405,4 +407,4 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   return data;
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

@@ -11,12 +11,12 @@
 #include "datasets/dataset_registry.h"
 #include "inference/operating_point.h"
 #include "run/evaluation/decisions.h"
-#include "run/evaluation/network_file.h"
-#include "run/session/rank_context.h"
+#include "run/network/network_file.h"
+#include "run/rank/rank_context.h"
 #include "train/engine/validations.h"
 #include "trainer/task.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 
 // The images that an evaluation uses are a part of the experiment's data set, or other data, whose labels are matched to the names of the
 // network's classes.
@@ -38,7 +38,7 @@ struct EvaluationRequest {
 // The network's experiment, with the data to evaluate. If this data is not the data set of the training run, dataset.validation_split is 0
 // and dataset.split is not set, unless an override sets them. On ranks that may not have access to the data, the experiment is not checked.
 // Throws UsageError and CheckpointError.
-config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
+config::Experiment load_evaluation(const network::NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
 
 // The data to evaluate with an experiment from load_evaluation().
@@ -52,7 +52,8 @@ struct EvaluationData {
 
 // To be called on ranks that read the data. Throws UsageError if the data has a class that the network was not trained on, has no test part
 // although request.split is the test part, or has several parts and request.split is not set.
-EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request);
+EvaluationData find_evaluation_data(const config::Experiment& experiment, const network::NetworkFile& file,
+                                    const EvaluationRequest& request);
 
 struct EvaluationResult {
   task::Measurement measured;
@@ -76,6 +77,6 @@ struct EvaluationResult {
 // Returns nothing after a stop request. The context's experiment must come from load_evaluation(). Opens only the evaluated split, unless
 // it is a part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights do not
 // fit, and DataError.
-std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request);
+std::optional<EvaluationResult> evaluate(rank::RankContext& context, const network::NetworkFile& file, const EvaluationRequest& request);
 
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

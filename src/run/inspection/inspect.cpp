@@ -13,19 +13,18 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "data/pipeline.h"
-#include "datasets/dataset_registry.h"
 #include "distributed/first_line.h"
 #include "distributed/secret.h"
 #include "inference/weights_by_name.h"
 #include "launch/world/host_resources.h"
 #include "nn/layers.h"
+#include "run/rank/cached_features.h"
+#include "run/recipe/advice.h"
+#include "run/recipe/build.h"
+#include "run/recipe/check.h"
+#include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
-#include "run/session/advice.h"
-#include "run/session/build.h"
-#include "run/session/cached_features.h"
-#include "run/session/check.h"
-#include "run/session/registries.h"
-#include "run/session/weights.h"
+#include "run/weights.h"
 #include "train/optim/lr_scheduler.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
@@ -72,11 +71,11 @@ class Inspector {
 
   config::Experiment complete(config::Experiment experiment, const config::Findings& findings) {
     if (findings.are_consistent({"dataset", "model"})) assume_classes(experiment);
-    return session::complete(experiment, findings);
+    return recipe::complete(experiment, findings);
   }
 
   void check(const config::Experiment& experiment, config::Findings& findings) {
-    session::check_components(experiment, findings);
+    recipe::check_components(experiment, findings);
     const bool has_model = findings.are_consistent({"model"});
     if (findings.are_consistent({"dataset", "dataloader", "training"}) && findings.are_readable({"model", "seed"})) {
       check_batches(experiment, has_model, findings.are_consistent({"optimizer", "lr_scheduler"}));
@@ -108,7 +107,7 @@ class Inspector {
 
   // Assumes a number of classes if that of the data set is unknown.
   void assume_classes(config::Experiment& experiment) {
-    const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    const auto dataset = samples::dataset_of(experiment);
     auto& options = experiment.model.component.options;
     options = options->clone();
     auto& model = dynamic_cast<models::ModelOptions&>(*options);
@@ -120,10 +119,10 @@ class Inspector {
 
   // Adds a note if training would have to download the weights.
   void find_weights(const config::ModelSection& section) {
-    const auto source = session::weights_source(section.component.name, section.weights, section.weights_mirror);
-    const auto folder = session::weights_folder();
+    const auto source = run::weights_source(section.component.name, section.weights, section.weights_mirror);
+    const auto folder = run::weights_folder();
     if (std::filesystem::exists(folder / source.file)) return;
-    const auto problem = session::missing_secret(source);
+    const auto problem = run::missing_secret(source);
     result_.notes.push_back(fmt::format("model.weights: {}", !problem.empty()
                                                                  ? problem
                                                                  : fmt::format("{} is not in {}; training downloads it from {}",
@@ -132,7 +131,7 @@ class Inspector {
 
   // Returns no sizes, and adds a note, if the files that determine them are missing, or if they cannot be used and the model is not valid.
   std::optional<Sizes> find_sizes(const config::Experiment& experiment, bool has_model) {
-    const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
+    const auto dataset = samples::dataset_of(experiment);
     try {
       return read_sizes(experiment, dataset, has_model);
     } catch (const DataError& error) {
@@ -157,8 +156,8 @@ class Inspector {
       };
     }
     const auto [train, validation] =
-        session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
-    Sizes sizes{.samples_per_epoch = session::make_sampler(session::recipe_of(experiment, *logger_), train).num_samples,
+        samples::open_samples(experiment, dataset, *logger_, recipe::num_overfit_samples(experiment, world_size_));
+    Sizes sizes{.samples_per_epoch = recipe::make_sampler(recipe::recipe_of(experiment, *logger_), train).num_samples,
                 .num_train = train.size(),
                 .num_validation = validation ? validation->size() : 0};
     if (dataset.is_in_memory) {
@@ -172,7 +171,7 @@ class Inspector {
   void check_batches(const config::Experiment& experiment, bool has_model, bool has_schedule) {
     attempt([&] { sizes_ = find_sizes(experiment, has_model); });
     attempt([&] {
-      const auto plan = session::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
+      const auto plan = recipe::make_plan(experiment, sizes_ ? sizes_->samples_per_epoch : kManySamples, world_size_);
       result_.batch_size = plan.batch_size;
       result_.global_batch_size = plan.global_batch_size;
       if (!sizes_) return;
@@ -186,7 +185,7 @@ class Inspector {
   }
 
   void sample_lr(const config::Experiment& experiment, const engine::Plan& plan) {
-    const auto schedule = session::make_lr_schedule(session::recipe_of(experiment, *logger_), plan);
+    const auto schedule = recipe::make_lr_schedule(recipe::recipe_of(experiment, *logger_), plan);
     const double base_lr = optim::optimizer_registry().make(experiment.optimizer.component, {})->base_lr();
     const int64_t last = plan.total_steps - 1;
     const int64_t count = std::min(plan.total_steps, kMostLrPoints);
@@ -200,7 +199,7 @@ class Inspector {
   // Chooses the CPU, but with the precision that training uses on its device.
   device::Placement choose_placement(const config::Experiment& experiment) {
     device::configure_cpu_allocator();
-    auto options = session::placement_options(experiment);
+    auto options = recipe::placement_options(experiment);
     const bool on_gpu = options.device == device::DeviceChoice::kCuda;
     result_.memory_is_of_gpu = on_gpu;
     options.device = device::DeviceChoice::kCpu;
@@ -216,23 +215,23 @@ class Inspector {
   }
 
   void check_network(const config::Experiment& experiment) {
-    info_ = datasets::dataset_registry().make(experiment.dataset.component).info;
+    info_ = samples::dataset_of(experiment).info;
     const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
     if (info_.num_outputs() == data::kUnknownClasses) info_.set_num_outputs(model.num_outputs());
-    session::assume_channels(experiment, &model, info_);
+    recipe::assume_channels(experiment, &model, info_);
     if (!info_.decoding.num_channels()) {
       result_.notes.push_back(
           fmt::format("{} are assumed, because no image can be read to determine their number", counted(info_.shape.front(), "channel")));
     }
     result_.sample_shape = data::Pipeline(experiment.dataset.train_transforms, info_, {}).output_shape();
     run_network(experiment, [&] {
-      network_ = session::build_network(experiment, choose_placement(experiment));
+      network_ = recipe::build_network(experiment, choose_placement(experiment));
       if (!experiment.model.init_from.empty())
         attempt([&] { inference::init_model(experiment.model.init_from, experiment.model.init_strict, *network_->model); });
-      if (experiment.training.cache_features) feature_shape_ = session::shape_of_features(*network_, result_.sample_shape, experiment);
+      if (experiment.training.cache_features) feature_shape_ = rank::shape_of_features(*network_, result_.sample_shape, experiment);
       result_.layers = layers_for(result_.sample_shape);
       if (result_.plan)
-        session::check_batch_norm_counts(session::recipe_of(experiment, *logger_), *network_, *result_.plan, result_.sample_shape);
+        recipe::check_batch_norm_counts(recipe::recipe_of(experiment, *logger_), *network_, *result_.plan, result_.sample_shape);
     });
   }
 
@@ -323,7 +322,7 @@ class Inspector {
 Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring) {
   Inspection result;
   Inspector inspector(result, world_size);
-  auto registries = session::all_registries();
+  auto registries = recipe::all_registries();
   registries.complete = [&](const auto& experiment, const auto& findings) { return inspector.complete(experiment, findings); };
   registries.check = [&](const auto& experiment, auto& findings) { inspector.check(experiment, findings); };
   try {

@@ -11,7 +11,7 @@
 #include "trainer/error.h"
 #include "trainer/model.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 namespace {
 
 // For data sets whose number of classes was unknown when the configuration was checked.
@@ -158,4 +158,4 @@ engine::Samples open_split(const config::Experiment& experiment, const data::Dat
   return {files, is_train ? rest : held_out};
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::samples

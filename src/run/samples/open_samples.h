@@ -10,7 +10,7 @@
 #include "datasets/dataset_registry.h"
 #include "train/engine/parts.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 
 // The data set of an experiment whose section `dataset` is consistent.
 data::DatasetFactory dataset_of(const config::Experiment& experiment);
@@ -32,4 +32,4 @@ engine::OpenedSamples open_samples(const config::Experiment& experiment, const d
 // Opens only one split; if it is held out from the training files, opens these. Not collective. Throws like open_samples().
 engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
 
-}  // namespace trainer::session
+}  // namespace trainer::samples

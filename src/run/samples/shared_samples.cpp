@@ -12,7 +12,7 @@
 #include "trainer/error.h"
 #include "trainer/random.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 namespace {
 
 nlohmann::json to_json(const engine::Samples& samples) {
@@ -73,7 +73,7 @@ engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
 
 }  // namespace
 
-engine::TrainingSamples open_together(Rank& rank, const std::function<engine::TrainingSamples()>& open) {
+engine::TrainingSamples open_together(run::Rank& rank, const std::function<engine::TrainingSamples()>& open) {
   const auto& ranks = rank.ranks;
   std::optional<engine::TrainingSamples> opened;
   for (const bool is_first_of_host : {true, false}) {
@@ -267,4 +267,4 @@ void require_same_data(distributed::StartupBarrier& barrier, const engine::Ranks
   if (ranks.world->size() > 1) Comparison(barrier, ranks, samples ? parts_of(*samples) : std::vector<Part>()).run();
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::samples

@@ -15,7 +15,7 @@
 #include "trainer/error.h"
 #include "trainer/random.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 namespace {
 
 struct ClassShare {
@@ -232,4 +232,4 @@ std::vector<std::string> groups_of(const data::Dataset& files, const config::Spl
   return groups;
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::samples

@@ -9,7 +9,7 @@
 #include "config/experiment.h"
 #include "data/dataset.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 
 // Two ascending lists of the elements of `all`: `count` elements, chosen by the seed, and the others.
 using SampleSplit = std::pair<std::vector<int64_t>, std::vector<int64_t>>;
@@ -40,4 +40,4 @@ std::string describe_missing_classes(const data::Dataset& files, const std::vect
 // The group of each sample. Throws UsageError for an invalid regular expression, and for one that does not match the path of a sample.
 std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options);
 
-}  // namespace trainer::session
+}  // namespace trainer::samples

@@ -162,7 +162,7 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
                                is_older ? "newer checkpoints" : "another run", is_older ? ", or remove the newer ones" : ""));
 }
 
-RunStart choose_run_start(const run::RunDirectory& directory, const Recipe& recipe, Logger& logger) {
+RunStart choose_run_start(const run::RunDirectory& directory, const recipe::Recipe& recipe, Logger& logger) {
   const auto& choice = recipe.resume;
   const auto* values = recipe.record ? &recipe.record->values : nullptr;
   const auto folder = directory.checkpoint_folder();
@@ -269,7 +269,7 @@ void check_names(const state::Tree& tree, const std::string& file, const data::D
 std::vector<DataDigest> data_digests(const ComponentConfig& sampler, const std::string& split_table) {
   const auto file = dynamic_cast<const data::SamplerOptions&>(*sampler.options).file();
   return {{"sampler_digest", file.empty() ? "" : c10::sha1(read_file(file)).str(), file + " has changed, so other samples would be drawn"},
-          {"split_digest", split_table.empty() ? "" : digest_of(split_table),
+          {"split_digest", split_table.empty() ? "" : samples::digest_of(split_table),
            "the training files or their division by dataset.split have changed (compare split.csv of its run)"}};
 }
 

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "config/differences.h"
 #include "distributed/rendezvous.h"
+#include "run/recipe/recipe.h"
 #include "run/run_directory.h"
-#include "run/session/recipe.h"
 #include "trainer/component.h"
 #include "trainer/distributed.h"
 #include "trainer/state.h"
@@ -54,7 +54,7 @@ struct RunStart {
 // To be called on the rank that holds the lock of the run directory, which is not changed. Decides, reads the checkpoint, checks that it
 // belongs to a run with this configuration and logs allowed differences. Throws UsageError like decide_resume(), if the checkpoint belongs
 // to another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
-RunStart choose_run_start(const run::RunDirectory& directory, const Recipe& recipe, Logger& logger);
+RunStart choose_run_start(const run::RunDirectory& directory, const recipe::Recipe& recipe, Logger& logger);
 // The folder of the checkpoint, even if the file has been removed meanwhile. Throws std::filesystem::filesystem_error.
 std::filesystem::path folder_of(const Checkpoint& checkpoint);
 // For a checkpoint outside the run directory: the file with the parameters of the best validation until the checkpoint, which is the

@@ -12,10 +12,10 @@
 #include "checkpoint/store.h"
 #include "distributed/packed_tensors.h"
 #include "inference/weights_by_name.h"
+#include "run/recipe/advice.h"
 #include "run/samples/shared_samples.h"
 #include "run/samples/split_samples.h"
-#include "run/session/advice.h"
-#include "run/session/version.h"
+#include "run/version.h"
 #include "train/engine/histograms.h"
 #include "train/task/task.h"
 #include "trainer/checkpoint.h"
@@ -41,10 +41,10 @@ std::string environment_json(const std::vector<std::string>& command_line, const
   nlohmann::ordered_json environment = {
       {"command_line", std::move(arguments)},
       {"working_directory", std::filesystem::current_path().string()},
-      {"trainer_version", trainer_version()},
-      {"git_revision", git_revision()},
-      {"libtorch_version", libtorch_version()},
-      {"compiler", compiler_version()},
+      {"trainer_version", run::trainer_version()},
+      {"git_revision", run::git_revision()},
+      {"libtorch_version", run::libtorch_version()},
+      {"compiler", run::compiler_version()},
       {"convolution", spelling_of(placement.convolution, config::kConvolutionChoices)},
       {"fused_operators", placement.fuse},
       {"world_size", ranks.size()},
@@ -57,7 +57,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
 
 }  // namespace
 
-Session::Session(Rank& rank, Recipe& recipe) : rank_(rank), recipe_(recipe) {
+Session::Session(run::Rank& rank, recipe::Recipe& recipe) : rank_(rank), recipe_(recipe) {
   try {
     build();
   } catch (const Error& error) {
@@ -69,7 +69,7 @@ Session::Session(Rank& rank, Recipe& recipe) : rank_(rank), recipe_(recipe) {
 
 void Session::build() {
   auto& barrier = rank_.barrier;
-  auto network = barrier.make_on_all_ranks([&] { return make_network(recipe_, rank_.placement, rank_.ranks); });
+  auto network = barrier.make_on_all_ranks([&] { return recipe::make_network(recipe_, rank_.placement, rank_.ranks); });
   const auto start = barrier.on_rank0([&] { return open_run_directory(); });
   if (start == kFinished) throw FinishedRun();
   resume_from_ = start;
@@ -77,17 +77,17 @@ void Session::build() {
   if (recipe_.on_log) recipe_.on_log(directory_ ? directory_->checkpoint_folder() : "");
   auto images = open_data(network);
   barrier.on_all_ranks([&] {
-    check_fit(recipe_, network, images);
-    check_batch_norm_counts(recipe_, network, images.plan, images.train.pipeline.output_shape());
+    recipe::check_fit(recipe_, network, images);
+    recipe::check_batch_norm_counts(recipe_, network, images.plan, images.train.pipeline.output_shape());
   });
   if (directory_) warn(network, images);
   barrier.on_all_ranks([&] { init_weights(network, images.train.samples); });
   const auto info = images.train.samples.info();
   std::string split;
   if (const auto& record = recipe_.record; directory_ && record && record->experiment->dataset.split) {
-    split = split_table(*record->experiment, images.train.samples.files());
+    split = samples::split_table(*record->experiment, images.train.samples.files());
   }
-  if (directory_ && images.validation) validation_samples_ = summary_of(images.validation->samples.dataset());
+  if (directory_ && images.validation) validation_samples_ = samples::summary_of(images.validation->samples.dataset());
   barrier.on_rank0([&] {
     digests_ = data_digests(recipe_.sampler, split);
     if (!start_.checkpoint) return std::string();
@@ -96,7 +96,7 @@ void Session::build() {
     return std::string();
   });
   auto data = take_features(network, std::move(images));
-  auto lr_schedule = barrier.make_on_all_ranks([&] { return make_lr_schedule(recipe_, data.plan); });
+  auto lr_schedule = barrier.make_on_all_ranks([&] { return recipe::make_lr_schedule(recipe_, data.plan); });
   barrier.on_rank0([&] {
     begin_run_directory(network.placement, info, split);
     return std::string();
@@ -161,9 +161,9 @@ void Session::open_log() {
 
 engine::Data Session::open_data(engine::Network& network) {
   const auto& ranks = rank_.ranks;
-  auto samples = open_together(rank_, [&] {
+  auto samples = samples::open_together(rank_, [&] {
     auto opened = recipe_.open_samples();
-    auto sampler = make_sampler(recipe_, opened.train);
+    auto sampler = recipe::make_sampler(recipe_, opened.train);
     auto training = engine::make_training_samples(std::move(opened), std::move(sampler), recipe_.options.plan.shards, ranks);
     if (network.task->needs_target_summary()) training.targets = data::summarize_targets(training.opened.train.dataset());
     return training;
@@ -172,7 +172,7 @@ engine::Data Session::open_data(engine::Network& network) {
     const auto text = network.task->set_target_summary(samples.targets);
     if (directory_ && !text.empty()) rank_.logger->info("{}", text);
   }
-  return rank_.barrier.make_on_all_ranks([&] { return make_data(recipe_, network.placement, ranks, std::move(samples)); });
+  return rank_.barrier.make_on_all_ranks([&] { return recipe::make_data(recipe_, network.placement, ranks, std::move(samples)); });
 }
 
 void Session::warn(const engine::Network& network, const engine::Data& images) const {
@@ -182,7 +182,7 @@ void Session::warn(const engine::Network& network, const engine::Data& images) c
     logger.warn("{}: an epoch has fewer than {} micro-steps, so each epoch is one step of {}", recipe_.place("training.accumulation_steps"),
                 plan.accumulation_steps, counted(plan.batches_per_epoch, "micro-step"));
   }
-  if (rank_.ranks.reads_data()) warn_of_images(images.train.samples.dataset(), logger);
+  if (rank_.ranks.reads_data()) recipe::warn_of_images(images.train.samples.dataset(), logger);
   report_frozen(network);
 }
 
@@ -239,7 +239,7 @@ engine::Data Session::take_features(engine::Network& network, engine::Data image
   return recipe_.cache_features(network, std::move(images), [&](engine::TrainingSamples features) {
     recipe_.parts.train_transforms.clear();
     recipe_.parts.validation_transforms.clear();
-    return rank_.barrier.make_on_all_ranks([&] { return make_data(recipe_, network.placement, rank_.ranks, std::move(features)); });
+    return rank_.barrier.make_on_all_ranks([&] { return recipe::make_data(recipe_, network.placement, rank_.ranks, std::move(features)); });
   });
 }
 
@@ -307,7 +307,7 @@ engine::RunCallbacks Session::run_callbacks() {
     std::vector<int64_t> threads;
     for (const auto& rank : rank_.ranks.infos) threads.push_back(rank.num_threads);
     tree.add("num_threads", state::List(threads.begin(), threads.end()));
-    tree.add("trainer_version", trainer_version());
+    tree.add("trainer_version", run::trainer_version());
   };
   callbacks.non_finite_step = [this](const engine::StepRecord& record) {
     directory_->check_lock();

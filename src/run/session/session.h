@@ -10,8 +10,8 @@
 
 #include "checkpoint/saver.h"
 #include "reporting/sinks.h"
+#include "run/recipe/recipe.h"
 #include "run/run_directory.h"
-#include "run/session/recipe.h"
 #include "run/session/resume.h"
 #include "train/engine/training_loop.h"
 
@@ -30,7 +30,7 @@ struct FinishedRun : std::exception {
 class Session {
  public:
   // Both arguments must outlive this object, which uses up some parts of the recipe.
-  Session(Rank& rank, Recipe& recipe);
+  Session(run::Rank& rank, recipe::Recipe& recipe);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -66,8 +66,8 @@ class Session {
   void bring_best(const checkpoint::Store& store) const;
   engine::RunCallbacks run_callbacks();
 
-  Rank& rank_;
-  Recipe& recipe_;
+  run::Rank& rank_;
+  recipe::Recipe& recipe_;
   std::unique_ptr<run::RunDirectory> directory_;
   RunStart start_;                     // on rank 0
   bool has_begun_ = false;             // whether this run has changed the run directory

@@ -13,13 +13,11 @@
 #include "config/experiment.h"
 #include "config/reader.h"
 #include "data/samplers/sampler.h"
-#include "device/cuda_module.h"
 #include "device/placement.h"
-#include "distributed/context.h"
-#include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
-#include "run/session/recipe.h"
-#include "run/session/registries.h"
+#include "run/rank/rank_context.h"
+#include "run/recipe/recipe.h"
+#include "run/recipe/registries.h"
 #include "run/session/session.h"
 #include "train/engine/parts.h"
 #include "train/engine/validations.h"
@@ -36,17 +34,6 @@ std::vector<ComponentConfig> read_components(const RegistryBase& registry, const
 }
 
 namespace {
-
-device::Placement choose_placement(distributed::Context& context, device::PlacementOptions options) {
-  const bool is_cuda = context.device().is_cuda();
-  options.device = is_cuda ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
-  const device::HostShare share{
-      .num_threads = world::default_compute_threads(distributed::ContextAccess::num_processes_sharing_cpus(context)).count,
-      .local_rank = is_cuda ? context.device().index() : 0};
-  const auto placement = device::choose_placement(options, share, is_cuda ? device::open_cuda_module() : device::CudaAccess());
-  device::apply_placement(placement, options);
-  return placement;
-}
 
 // The tables of the experiment file know the ranges.
 void check_options(const TrainerOptions& options) {
@@ -75,7 +62,7 @@ void check_options(const TrainerOptions& options) {
   experiment.validation = loop.validation;
   experiment.checkpoint = {loop.checkpoint_every_epochs, loop.checkpoint_every_steps, options.keep_last};
   experiment.logging.every_steps = loop.log_every_steps;
-  const auto registries = session::all_registries();
+  const auto registries = recipe::all_registries();
   check_values(SectionKeys([&](KeyTable& keys) { experiment.describe(keys, registries); }), "");
 }
 
@@ -93,15 +80,15 @@ void check_parts(const TrainerParts& parts) {
   require(std::ranges::none_of(parts.sinks, is_null), "TrainerParts::sinks without null pointers");
 }
 
-session::Recipe recipe_of(TrainerParts parts, const TrainerOptions& options) {
+recipe::Recipe recipe_of(TrainerParts parts, const TrainerOptions& options) {
   check_parts(parts);
   check_options(options);
   const auto task = std::make_shared<std::unique_ptr<task::Task>>(std::move(parts.task));
-  session::Recipe recipe{.parts = std::move(parts),
-                         .options = options,
-                         .make_task = [task] { return std::move(*task); },
-                         .open_samples = {},
-                         .sampler = data::sampler_registry().configure("shuffled")};
+  recipe::Recipe recipe{.parts = std::move(parts),
+                        .options = options,
+                        .make_task = [task] { return std::move(*task); },
+                        .open_samples = {},
+                        .sampler = data::sampler_registry().configure("shuffled")};
   auto validation = options.loop.validation.is_off() ? nullptr : recipe.parts.validation;
   if (!validation) {
     recipe.options.loop.validation.every_epochs = {};
@@ -114,22 +101,6 @@ session::Recipe recipe_of(TrainerParts parts, const TrainerOptions& options) {
   };
   return recipe;
 }
-
-session::Rank rank_of(distributed::Context& context, const TrainerOptions& options) {
-  session::Rank rank{
-      .logger = context.logger()->clone(context.logger()->name()),  // to which the log of a run directory is added
-      .placement = choose_placement(context, options.placement),
-      .ranks = engine::make_ranks(distributed::ContextAccess::groups_of(context), {.synchronises_statistics = options.sync_batch_norm}),
-      .barrier = distributed::StartupBarrier(context.world()),
-      .local_rank = context.local_rank()};
-  const auto devices = rank.ranks.world->all_gather_bytes(rank.placement.device.str());
-  for (size_t i = 0; i < devices.size(); ++i) rank.ranks.infos[i].device = devices[i];
-  return rank;
-}
-
-}  // namespace
-
-namespace {
 
 // LibTorch's threads, settings and default generators are those of the process.
 class OnlyTrainer {
@@ -168,7 +139,7 @@ struct Trainer::State {
   State(distributed::Context& context, TrainerParts parts, const TrainerOptions& options)
       : only(context.device(), options.placement),
         recipe(recipe_of(std::move(parts), options)),
-        rank(rank_of(context, options)),
+        rank(rank::rank_of(context, options)),
         session(rank, recipe) {
     reporter.add(std::make_unique<End>(end));
     if (rank.number() == 0) reporter.add(reporting::make_console(*rank.logger, {}));
@@ -180,8 +151,8 @@ struct Trainer::State {
   }
 
   const OnlyTrainer only;
-  session::Recipe recipe;
-  session::Rank rank;
+  recipe::Recipe recipe;
+  run::Rank rank;
   session::Session session;
   reporting::EndEvent end;
   reporting::Reporter reporter;
@@ -214,9 +185,9 @@ task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples
   if (!samples) samples = recipe.parts.validation;
   if (!samples || samples->size() == 0) throw UsageError("there are no samples to evaluate; give a data set that has some");
   if (averaged && !parts.ema) throw UsageError("there are no averaged parameters to evaluate; set TrainerOptions::ema");
-  auto source = session::make_source(recipe, recipe.parts.validation_transforms, parts.network.placement, parts.ranks,
-                                     engine::Samples(std::move(samples)));
-  session::check_samples(recipe, parts.network, source, which);
+  auto source = recipe::make_source(recipe, recipe.parts.validation_transforms, parts.network.placement, parts.ranks,
+                                    engine::Samples(std::move(samples)));
+  recipe::check_samples(recipe, parts.network, source, which);
   parts.data_parallel->sync_buffers();
   std::optional<optim::AveragedParameters> averages;
   if (averaged) averages.emplace(*parts.ema);

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "checkpoint/saver.h"
+#include "run/recipe/build.h"
 #include "run/samples/open_samples.h"
-#include "run/session/build.h"
 #include "tests/testing/computing_device.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -67,19 +67,19 @@ struct Settings {
 };
 
 std::unique_ptr<Parts> make_parts(const config::Experiment& experiment, const Settings& settings, Logger& logger) {
-  auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
+  auto placement = device::choose_placement(recipe::placement_options(experiment), {}, {});
   placement.device = settings.device;
   if (!settings.device.is_cpu()) placement.cuda = testing::computing::recording_module();
   placement.cuda_graph = settings.graph;
-  auto recipe = session::recipe_of(experiment, logger);
+  auto recipe = recipe::recipe_of(experiment, logger);
   const Ranks ranks;
-  auto network = session::make_network(recipe, placement, ranks);
+  auto network = recipe::make_network(recipe, placement, ranks);
   if (settings.has_scaler) network.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = 1024}, placement.device);
-  auto samples = session::open_samples(experiment, logger);
-  auto sampler = session::make_sampler(recipe, samples.train);
-  auto data = session::make_data(recipe, network.placement, ranks,
-                                 make_training_samples(std::move(samples), std::move(sampler), experiment.dataloader.shards, ranks));
-  auto lr_schedule = session::make_lr_schedule(recipe, data.plan);
+  auto samples = samples::open_samples(experiment, logger);
+  auto sampler = recipe::make_sampler(recipe, samples.train);
+  auto data = recipe::make_data(recipe, network.placement, ranks,
+                                make_training_samples(std::move(samples), std::move(sampler), experiment.dataloader.shards, ranks));
+  auto lr_schedule = recipe::make_lr_schedule(recipe, data.plan);
   return std::make_unique<Parts>(std::move(network), std::move(data), std::move(lr_schedule), ranks, experiment.distributed.data_parallel,
                                  experiment.training.ema);
 }
@@ -91,7 +91,7 @@ struct Trained {
 };
 
 Trained train(const std::vector<std::string>& overrides, const Settings& settings) {
-  const auto experiment = config::load_text(kText, "test.yaml", overrides, session::all_registries());
+  const auto experiment = config::load_text(kText, "test.yaml", overrides, recipe::all_registries());
   const auto logger = make_quiet_logger();
   const auto parts = make_parts(experiment, settings, *logger);
   testing::Recorder events;
@@ -99,7 +99,7 @@ Trained train(const std::vector<std::string>& overrides, const Settings& setting
   if (!settings.folder.empty()) saver.emplace(checkpoint::Store(settings.folder, /*keep_last=*/3), /*pin_memory=*/false);
   int64_t num_asked = 0;
   const auto should_stop = [&] { return settings.max_steps >= 0 && num_asked++ >= settings.max_steps; };
-  TrainingLoop loop(session::recipe_of(experiment, *logger).options.loop, *parts, events, should_stop,
+  TrainingLoop loop(recipe::recipe_of(experiment, *logger).options.loop, *parts, events, should_stop,
                     {.checkpoints = {.saver = saver ? &*saver : nullptr}});
   if (const auto files = checkpoint::list_checkpoints(settings.folder); !files.empty()) {
     loop.resume(checkpoint::load(files.front()), files.front());
@@ -219,7 +219,7 @@ TEST(Accelerator, AResumedTrainingEqualsAStraightOne) {
 }
 
 TEST(Accelerator, AStepThatReadsAValueCannotBeRecorded) {
-  const auto experiment = config::load_text(kText, "test.yaml", {kResNet, kSgd}, session::all_registries());
+  const auto experiment = config::load_text(kText, "test.yaml", {kResNet, kSgd}, recipe::all_registries());
   const auto logger = make_quiet_logger();
   const auto parts = make_parts(experiment, {.graph = CudaGraphChoice::kAuto}, *logger);
   const auto graph = StepGraph::make_if_possible(*parts);

@@ -17,7 +17,7 @@ constexpr const char* kText =
     "    - flip\n"
     "training: {epochs: 2}\n";
 
-// Registries that complete values, as run/session/check does.
+// Registries that complete values, as run/recipe/check does.
 Registries completing_registries() {
   auto registries = small_registries();
   registries.complete = [](Experiment experiment, const Findings&) {

@@ -24,12 +24,12 @@ class ShippedConfig : public ::testing::TestWithParam<std::filesystem::path> {};
 TEST_P(ShippedConfig, TrainsOneStep) {
   const testing::SmallDatasets datasets;
   auto overrides = datasets.overrides_for(GetParam());
-  const auto name = config::load(GetParam(), overrides, session::all_registries()).dataset.component.name;
+  const auto name = config::load(GetParam(), overrides, recipe::all_registries()).dataset.component.name;
   const bool has_files = name == "image_folder" || name == "tiny_imagenet";
   if (has_files && TRAINER_WITH_OPENCV == 0) GTEST_SKIP() << "this build reads no image files";
   // A small batch makes the test fast.
   overrides.insert(overrides.end(), {"logging.every_steps=1", "dataloader.batch_size=null", "dataloader.global_batch_size=16"});
-  const auto run = testing::train(config::load(GetParam(), overrides, session::all_registries()), 1);
+  const auto run = testing::train(config::load(GetParam(), overrides, recipe::all_registries()), 1);
   ASSERT_EQ(run.events.train.size(), 1U);
   EXPECT_TRUE(std::isfinite(testing::loss_of(run.events.train[0])));
 }

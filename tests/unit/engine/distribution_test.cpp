@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "run/session/build.h"
+#include "run/recipe/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -48,7 +48,7 @@ testing::SmallRun run_of_rank0(int world_size, const std::string& text, const Se
   testing::SmallRun first;
   testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
     const auto experiment = testing::SmallSession::load(text, settings);
-    const auto ranks = session::make_ranks(experiment, groups);
+    const auto ranks = recipe::make_ranks(experiment, groups);
     auto run = testing::train(experiment, max_steps, ranks, folder);
     EXPECT_EQ(run.parts().data.sampler.has_value(), ranks.reads_data());
     run.leave_ranks();

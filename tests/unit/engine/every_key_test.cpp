@@ -10,7 +10,7 @@
 #include "base/keys/key.h"
 #include "config/load.h"
 #include "config/reference.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 #include "tests/testing/refused_values.h"
 #include "tests/testing/small_datasets.h"
 #include "trainer/error.h"
@@ -21,7 +21,7 @@ namespace {
 std::string error_of(const std::string& override_text) {
   static constexpr const char* kBase = "experiment: keys\nmodel: {name: demo_conv}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n";
   try {
-    config::load_text(kBase, "x.yaml", {override_text}, session::all_registries());
+    config::load_text(kBase, "x.yaml", {override_text}, recipe::all_registries());
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -103,7 +103,7 @@ int check_section(const Key& section_key, const std::string& outer = "") {
 
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
-  const auto registries = session::all_registries();  // the keys refer to the registries
+  const auto registries = recipe::all_registries();  // the keys refer to the registries
   const SectionKeys top([&](KeyTable& keys) { experiment.describe(keys, registries); });
   int num_keys = 0;
   for (const auto& key : top.keys) {
@@ -115,17 +115,17 @@ TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
 
 TEST(EveryKey, TheReferenceInDocsMatchesTheTables) {
   const auto file = std::filesystem::path(TRAINER_SOURCE_DIR) / "docs/configuration.md";
-  EXPECT_EQ(read_file(file), config::reference(session::all_registries(), config::ReferenceFormat::kMarkdown))
+  EXPECT_EQ(read_file(file), config::reference(recipe::all_registries(), config::ReferenceFormat::kMarkdown))
       << "the key tables changed; run: trainer config reference --format markdown > docs/configuration.md";
 }
 
 TEST(EveryKey, EveryConfigReadsBackFromItsResolvedForm) {
   const testing::SmallDatasets datasets;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TRAINER_SOURCE_DIR) / "configs")) {
-    auto experiment = config::load(entry.path(), datasets.overrides_for(entry.path()), session::all_registries());
-    const auto text = config::to_yaml(experiment, session::all_registries());
-    auto again = config::load_text(text, "resolved", {}, session::all_registries());
-    EXPECT_EQ(config::to_yaml(again, session::all_registries()), text) << entry.path();
+    auto experiment = config::load(entry.path(), datasets.overrides_for(entry.path()), recipe::all_registries());
+    const auto text = config::to_yaml(experiment, recipe::all_registries());
+    auto again = config::load_text(text, "resolved", {}, recipe::all_registries());
+    EXPECT_EQ(config::to_yaml(again, recipe::all_registries()), text) << entry.path();
   }
 }
 

@@ -98,10 +98,10 @@ TEST(FitModel, AllRanksStartWithTheSameValues) {
 
 TEST(FitModel, AResumedRunKeepsTheValuesOfItsCheckpoint) {
   const testing::TemporaryFolder folder;
-  session::RankContext context(testing::SmallSession::on_cpu(testing::SmallSession::load(kFitText, {})), {.num_threads = 2},
-                               make_quiet_logger());
+  rank::RankContext context(testing::SmallSession::on_cpu(testing::SmallSession::load(kFitText, {})), {.num_threads = 2},
+                            make_quiet_logger());
   const auto make_recipe = [&] {
-    auto recipe = session::recipe_of(context);
+    auto recipe = rank::recipe_of(context);
     recipe.options.run_directory = folder.path();
     return recipe;
   };

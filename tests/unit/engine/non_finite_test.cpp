@@ -9,7 +9,7 @@
 #include <limits>
 #include <mutex>
 
-#include "run/session/build.h"
+#include "run/recipe/build.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -266,8 +266,8 @@ TEST(NonFinite, ARecordIsReadBackUnchanged) {
   EXPECT_EQ(read.first_non_finite, saved.first_non_finite);
   EXPECT_TRUE(read.repeats);
 
-  auto experiment = config::load(step_config_file(folder.path()), {}, session::all_registries());
-  const auto network = session::build_network(experiment, device::choose_placement(session::placement_options(experiment), {}, {}));
+  auto experiment = config::load(step_config_file(folder.path()), {}, recipe::all_registries());
+  const auto network = recipe::build_network(experiment, device::choose_placement(recipe::placement_options(experiment), {}, {}));
   read_model(folder.path(), *network.model);
   EXPECT_TRUE((network.model->parameters()[0] == 1e308).all().item<bool>());
   EXPECT_TRUE(network.model->named_buffers()["bn1.running_mean"].isfinite().all().item<bool>());

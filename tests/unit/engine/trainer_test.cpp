@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "run/session/build.h"
+#include "run/recipe/build.h"
 #include "tests/testing/small_run.h"
 #include "train/engine/training_loop.h"
 #include "trainer/error.h"
@@ -267,9 +267,9 @@ TEST(BuildParts, TheNetworkChoosesTheMemoryFormatWhenItIsAuto) {
   const auto format = [](const std::string& model, const std::string& channels_last) {
     const auto experiment =
         config::load_text(kRandom, "test.yaml", {"model.name=" + model, "runtime.dtype=float32", "runtime.channels_last=" + channels_last},
-                          session::all_registries());
-    const auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
-    return session::build_network(experiment, placement).placement.memory_format;
+                          recipe::all_registries());
+    const auto placement = device::choose_placement(recipe::placement_options(experiment), {}, {});
+    return recipe::build_network(experiment, placement).placement.memory_format;
   };
   EXPECT_EQ(format("demo_conv", "auto"), torch::MemoryFormat::Contiguous);
   EXPECT_EQ(format("resnet20", "auto"), torch::MemoryFormat::ChannelsLast);

@@ -1,4 +1,4 @@
-#include "run/inspection/starting_file.h"
+#include "run/survey/starting_file.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "config/load.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 namespace {
 
 using ::testing::HasSubstr;
@@ -35,7 +35,7 @@ std::string file_for(const DatasetFacts& facts,
 
 // Loads the text without the check against the data set, whose files do not exist here.
 config::Experiment load(const std::string& text) {
-  return config::load_text(text, "experiment.yaml", {}, session::registries_without_check());
+  return config::load_text(text, "experiment.yaml", {}, recipe::registries_without_check());
 }
 
 TEST(StartingFile, WithoutWeightsPhotosAreNotEnlarged) {
@@ -184,7 +184,7 @@ TEST(StartingFile, AcceptsTheNumbersOfEpochsThatItsFirstLinesAndTheDocumentation
     EXPECT_THAT(text, HasSubstr("training.epochs=5\n"));
     for (const int64_t epochs : {3, 5}) {
       const auto experiment =
-          config::load_text(text, "experiment.yaml", {fmt::format("training.epochs={}", epochs)}, session::registries_without_check());
+          config::load_text(text, "experiment.yaml", {fmt::format("training.epochs={}", epochs)}, recipe::registries_without_check());
       EXPECT_GT(epochs, experiment.lr_scheduler.warmup.epochs) << "the whole training would be the warm-up";
     }
   }
@@ -219,4 +219,4 @@ TEST(StartingFile, WithoutData) {
 }
 
 }  // namespace
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

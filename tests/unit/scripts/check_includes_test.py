@@ -42,7 +42,7 @@ CLEAN = {
     "src/device/cuda/module.cpp": "#include <cuda_runtime_api.h>\n#include <ATen/cuda/CUDAContext.h>\n",
     "src/launch/world.cpp": "extern char** environ;\n",
     "src/base/log.cpp": "",
-    "src/run/session/build.cpp": '#include "datasets/dataset_registry.h"\n#include "models/model_registry.h"\n',
+    "src/run/recipe/build.cpp": '#include "datasets/dataset_registry.h"\n#include "models/model_registry.h"\n',
     "models/model_registry.h": '#pragma once\n#include <torch/torch.h>\n#include "config/load.h"\n',
     "datasets/dataset_registry.h": '#pragma once\n#include "data/dataset.h"\n',
     "tests/unit/base/error_test.cpp": '#include <cstdlib>\n#include "engine/trainer.h"\n#include "commands/train.h"\n',
@@ -140,7 +140,7 @@ class CheckIncludes(unittest.TestCase):
         both = '#include "datasets/dataset_registry.h"\n#include "models/model_registry.h"\n'
         self.refused("src/run/session/session.cpp", both, 2, "both registries")
         self.accepted("src/engine/trainer.cpp", '#include "models/model_registry.h"\n')
-        self.accepted("src/run/session/registries.cpp", both)
+        self.accepted("src/run/recipe/registries.cpp", both)
 
     def test_folders_of_a_module(self):
         found = check({"src/engine/steps/step.h": "#pragma once\n", "src/engine/trainer.h": "#pragma once\n",

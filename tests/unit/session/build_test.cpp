@@ -1,4 +1,4 @@
-#include "run/session/build.h"
+#include "run/recipe/build.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,12 +6,12 @@
 
 #include "config/load.h"
 #include "inference/weights_by_name.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 TEST(NumWorkers, AreTheCoresOfAProcessWithAGpu) {
@@ -103,4 +103,4 @@ TEST(ReadingGroup, ASizeWithoutSharingIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::recipe

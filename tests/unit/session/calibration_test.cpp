@@ -9,7 +9,7 @@
 #include "inference/description.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::evaluation {
 namespace {
 
 using ::testing::HasSubstr;
@@ -191,4 +191,4 @@ TEST(OperatingPoint, StoredNumbersAreChecked) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::evaluation

@@ -1,14 +1,14 @@
-#include "run/session/check.h"
+#include "run/recipe/check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "config/load.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 constexpr const char* kFile =
@@ -304,4 +304,4 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::recipe

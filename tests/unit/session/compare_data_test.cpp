@@ -7,7 +7,7 @@
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 namespace {
 
 struct Image {
@@ -173,4 +173,4 @@ TEST(CompareData, RanksThatDoNotReadAreNotCompared) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::samples

@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include "config/load.h"
-#include "run/session/check.h"
-#include "run/session/registries.h"
+#include "run/recipe/check.h"
+#include "run/recipe/registries.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ TEST_F(CompleteFolder, WithoutACsvFileItsKeyIsNamed) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::recipe

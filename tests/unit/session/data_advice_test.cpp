@@ -1,16 +1,16 @@
 #include <gtest/gtest.h>
 
 #include "config/load.h"
-#include "run/session/advice.h"
-#include "run/session/registries.h"
+#include "run/recipe/advice.h"
+#include "run/recipe/registries.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 std::string advice(double waited, double seconds, const std::string& dataset) {
   const auto experiment = config::load_text(
       "experiment: a\nmodel: {name: resnet20}\ndataset: " + dataset + "\ndataloader: {num_workers: 2}\ntraining: {epochs: 9}\n", "x.yaml",
-      {}, session::all_registries());
+      {}, recipe::all_registries());
   return advice_on_data({.seconds = seconds, .waited_seconds = waited}, 3, experiment);
 }
 
@@ -33,4 +33,4 @@ TEST(DataAdvice, IsNotGivenForShortWaits) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::recipe

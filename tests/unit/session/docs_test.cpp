@@ -7,10 +7,10 @@
 
 #include "base/file.h"
 #include "config/load.h"
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 constexpr const char* kAnyExperiment =
@@ -49,4 +49,4 @@ TEST(Docs, KeysShownWithAValueAreAccepted) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::recipe

@@ -8,11 +8,11 @@
 #include "config/load.h"
 #include "models/model_registry.h"
 #include "nn/batch_norm.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 config::Experiment read(const std::string& model, const std::vector<std::string>& overrides) {
@@ -130,4 +130,4 @@ TEST(Freeze, RefusesGroupsWithoutParametersOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::recipe

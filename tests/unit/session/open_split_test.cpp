@@ -1,20 +1,20 @@
 #include <gmock/gmock.h>
 
 #include "config/load.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 namespace {
 
 using data::Split;
 
 config::Experiment experiment_on(const std::string& dataset) {
   const auto text = "experiment: test\nmodel: {name: demo_conv}\ntraining: {epochs: 1}\ndataset: " + dataset;
-  return config::load_text(text, "test.yaml", {}, all_registries());
+  return config::load_text(text, "test.yaml", {}, recipe::all_registries());
 }
 
 engine::Samples open(const config::Experiment& experiment, Split split) {
@@ -100,4 +100,4 @@ TEST(OpenSplit, AnEmptySetIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::samples

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "config/yaml.h"
-#include "run/session/check.h"
+#include "run/recipe/check.h"
 
-namespace trainer::session {
+namespace trainer::samples {
 namespace {
 
 using ::testing::ElementsAre;
@@ -153,4 +153,4 @@ TEST(SummaryOfSamples, DependsOnTheirKeysAndOrder) {
 }
 
 }  // namespace
-}  // namespace trainer::session
+}  // namespace trainer::samples

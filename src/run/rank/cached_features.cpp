@@ -1,4 +1,4 @@
-#include "run/session/cached_features.h"
+#include "run/rank/cached_features.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,14 +21,14 @@
 #include "device/libtorch_settings.h"
 #include "distributed/rendezvous.h"
 #include "nn/batch_norm.h"
-#include "run/session/build.h"
-#include "run/session/check.h"
-#include "run/session/registries.h"
-#include "run/session/version.h"
+#include "run/recipe/build.h"
+#include "run/recipe/check.h"
+#include "run/recipe/registries.h"
+#include "run/version.h"
 #include "trainer/amp.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::rank {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,9 +154,9 @@ std::string name_of(const Request& request, const config::Experiment& experiment
                     const data::DatasetFactory& dataset, Logger& logger) {
   if (!dataset.locate) return "";
   datasets::Digest digest("SHA256");
-  digest.update(fmt::format("{} {}\n", trainer_version(), git_revision()));
+  digest.update(fmt::format("{} {}\n", run::trainer_version(), run::git_revision()));
   for (const auto& plugin : experiment.plugins) digest.update(describe_file(plugin));
-  for (const auto& [key, text, facts] : config::values_of(experiment, all_registries())) {
+  for (const auto& [key, text, facts] : config::values_of(experiment, recipe::all_registries())) {
     if (facts.affects_features || key == request.transforms_key) digest.update(fmt::format("{}: {}\n", key, text));
   }
   add_network(network, digest);
@@ -256,8 +256,8 @@ void compute(RankContext& context, const engine::Network& network, const Request
     if (path.empty()) return;
     file = open_regular_file(path, O_WRONLY);
     if (file.number() < 0) fail_to_write(path);
-    auto source =
-        make_source(recipe_of(context.experiment(), logger), request.transforms, network.placement, context.ranks(), request.samples);
+    auto source = recipe::make_source(recipe::recipe_of(context.experiment(), logger), request.transforms, network.placement,
+                                      context.ranks(), request.samples);
     computation.emplace(network, std::move(source), host);
     if (context.rank() != 0) return;
     logger.info("computing the features of {} (training.cache_features)", counted(request.samples.size(), request.kind + " image"));
@@ -335,7 +335,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   auto& logger = context.logger();
   const auto host = host_ranks_of(context);
   const bool is_first = context.rank() == host.first;
-  const auto dataset = dataset_of(context.experiment());
+  const auto dataset = samples::dataset_of(context.experiment());
   fs::path target;  // empty if a later run could not detect changes of the samples
   std::optional<PartialFile> partial;
   const auto places = barrier.gather([&]() -> std::string {
@@ -397,7 +397,8 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
   return features.sizes().slice(1).vec();
 }
 
-engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images, const Recipe::MakeData& make_data) {
+engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images,
+                            const recipe::Recipe::MakeData& make_data) {
   const auto& section = context.experiment().dataset;
   const auto shape = context.barrier().make_on_all_ranks(
       [&] { return shape_of_features(network, images.train.pipeline.output_shape(), context.experiment()); });
@@ -415,4 +416,4 @@ engine::Data cache_features(RankContext& context, engine::Network& network, engi
   return make_data(std::move(samples));
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::rank

@@ -10,7 +10,7 @@
 #include "inference/weights_by_name.h"
 #include "trainer/model.h"
 
-namespace trainer::session {
+namespace trainer::run {
 
 struct WeightsSource {
   std::string url;   // with its secrets (base/url.h)
@@ -50,4 +50,4 @@ std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger)
 inference::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model,
                                              const std::vector<std::string>& class_names);
 
-}  // namespace trainer::session
+}  // namespace trainer::run

@@ -17,7 +17,7 @@
 #include "reporting/values.h"
 #include "train/engine/parts.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 
 inline constexpr uint32_t kNoPicture = UINT32_MAX;
 
@@ -106,4 +106,4 @@ class DataAudit {
   std::vector<AuditFindings> kinds_;
 };
 
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "run/session/rank_context.h"
+#include "run/rank/rank_context.h"
 #include "train/engine/parts.h"
 
-namespace trainer::session {
+namespace trainer::rank {
 
 // The shape of the features of one sample. Throws UsageError for a network that is not a models::BackboneModel or whose backbone is not
 // frozen. Leaves the network in eval mode.
@@ -19,6 +19,6 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
 // or take them from the file of an earlier run with the same weights, samples and transforms. `images`: the data of the experiment; each
 // rank must read its own samples. The network must have equal weights on all ranks. Throws like shape_of_features(),
 // DataError, and Error with ExitCode::kStopped after a stop request.
-engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images, const Recipe::MakeData& make_data);
+engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images, const recipe::Recipe::MakeData& make_data);
 
-}  // namespace trainer::session
+}  // namespace trainer::rank

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "run/session/advice.h"
+#include "run/recipe/advice.h"
 #include "trainer/component.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 
 struct ImageSize {
   int height = 0;
@@ -36,7 +36,7 @@ using ReportProgress = std::function<void(int64_t num_read)>;
 
 // The sizes of these samples. Adds the samples to the latest part of `notes`, to which they must belong. Reads in several threads. Skips
 // images that cannot be read; other errors throw Error.
-ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes,
+ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, recipe::ImageNotes& notes,
                       const ReportProgress& report = {});
 
 // The statistics of these samples after `transforms`, which must not contain normalize. Uses all pixels, and adds them in an order that
@@ -44,4 +44,4 @@ ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& 
 PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
                                const std::vector<ComponentConfig>& transforms, const ReportProgress& report = {});
 
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

@@ -1,4 +1,4 @@
-#include "run/session/weights.h"
+#include "run/weights.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "trainer/error.h"
 #include "trainer/state.h"
 
-namespace trainer::session {
+namespace trainer::run {
 
 namespace fs = std::filesystem;
 
@@ -145,4 +145,4 @@ inference::InitReport load_published_weights(const fs::path& file, const std::st
   return inference::init_all_but_head(renamed, file.string(), model, class_names);
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::run

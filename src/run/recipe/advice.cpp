@@ -1,4 +1,4 @@
-#include "run/session/advice.h"
+#include "run/recipe/advice.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "nn/layers.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 struct SingleImage {
@@ -170,4 +170,4 @@ void warn_of_images(const data::Dataset& training, Logger& logger) {
   }
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace trainer::session {
+namespace trainer::run {
 
 std::string trainer_version();   // such as "0.1.0"
 std::string git_revision();      // of the sources, with the suffix "-dirty" if they were changed; empty outside git
@@ -11,4 +11,4 @@ std::string compiler_version();
 // All versions, and whether the program was built with OpenCV, one per line, for --version.
 std::string version_text();
 
-}  // namespace trainer::session
+}  // namespace trainer::run

@@ -17,11 +17,13 @@
 #include "distributed/rendezvous.h"
 #include "distributed/supervision/supervisor.h"
 #include "launch/world/rank_env.h"
-#include "run/session/recipe.h"
+#include "run/recipe/recipe.h"
 #include "train/engine/parts.h"
+#include "trainer/distributed.h"
 #include "trainer/error.h"
+#include "trainer/trainer.h"
 
-namespace trainer::session {
+namespace trainer::rank {
 
 class RankContext;
 
@@ -73,7 +75,7 @@ class RankContext {
   // The values of the resolved configuration, and their text.
   const std::vector<config::Value>& values() const { return values_; }
   const std::string& config_text() const { return config_text_; }
-  Rank& this_rank() { return rank_; }
+  run::Rank& this_rank() { return rank_; }
   const device::Placement& placement() const { return rank_.placement; }
   // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU and without a RankProcess.
   const std::string& threads_source() const { return threads_source_; }
@@ -92,7 +94,7 @@ class RankContext {
   // Collective, after the work.
   void close();
   void choose_placement(const device::HostShare& share);
-  // Collective: ranks without access to the data set cannot complete the experiment from it (run/session/check.h).
+  // Collective: ranks without access to the data set cannot complete the experiment from it (run/recipe/check.h).
   void take_experiment_of_rank0();
   void choose_placement_together(distributed::Rendezvous& rendezvous);
   void make_groups(const distributed::Rendezvous& rendezvous);
@@ -106,8 +108,16 @@ class RankContext {
   std::string ranks_source_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   std::jthread connection_watch_;                           // only with NCCL
-  Rank rank_;                                               // whose groups end before `groups_`
+  run::Rank rank_;                                          // whose groups end before `groups_`
   std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
 };
 
-}  // namespace trainer::session
+// The whole recipe, of a run without a directory. `context` must outlive it.
+recipe::Recipe recipe_of(RankContext& context);
+// For a run with a directory. `context` must outlive the result.
+recipe::ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line);
+
+// A rank whose process groups another program has made.
+run::Rank rank_of(distributed::Context& context, const TrainerOptions& options);
+
+}  // namespace trainer::rank

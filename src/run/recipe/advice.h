@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "config/experiment.h"
 #include "data/dataset.h"
-#include "run/session/recipe.h"
+#include "run/recipe/recipe.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 
 // Throws UsageError if in training a batch normalisation would get a single value per channel, whose variance is undefined. This happens
 // when a batch, such as the last batch of an epoch, has one image and the layer's input is one pixel. `sample_shape`: of a training sample.
@@ -61,4 +61,4 @@ class ImageNotes {
 // Checks a few of the training samples and logs one warning for each kind of finding. Skips samples that cannot be read.
 void warn_of_images(const data::Dataset& training, Logger& logger);
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

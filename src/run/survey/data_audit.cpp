@@ -1,4 +1,4 @@
-#include "run/inspection/data_audit.h"
+#include "run/survey/data_audit.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@
 #include "run/samples/open_samples.h"
 #include "trainer/error.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 namespace {
 
 using reporting::Json;
@@ -70,7 +70,7 @@ std::vector<AuditFinding> sorted(const BestMatches& matches) {
 
 }  // namespace
 
-DataAudit::DataAudit(const config::Experiment& experiment, Logger& logger) : opened_(session::open_samples(experiment, logger)) {
+DataAudit::DataAudit(const config::Experiment& experiment, Logger& logger) : opened_(samples::open_samples(experiment, logger)) {
   add_part("training", opened_.train.dataset());
   if (opened_.validation) add_part("validation", opened_.validation->dataset());
   if (experiment.dataset.split && experiment.dataset.split->test > 0) open_test(experiment);
@@ -138,7 +138,7 @@ void DataAudit::add_part(const char* title, const data::Dataset& dataset) {
 
 void DataAudit::open_test(const config::Experiment& experiment) {
   const auto& files = opened_.train.files();
-  const auto of_files = session::divide_files(experiment, files).parts;
+  const auto of_files = samples::divide_files(experiment, files).parts;
   std::vector<int64_t> indices;
   for (int64_t i = 0; i < files.size(); ++i) {
     if (of_files[static_cast<size_t>(i)] == data::Split::kTest) indices.push_back(i);
@@ -327,4 +327,4 @@ Json DataAudit::to_json(const AuditFinding& finding) const {
   return json;
 }
 
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

@@ -1,4 +1,4 @@
-#include "run/session/check.h"
+#include "run/recipe/check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,7 +21,7 @@
 #include "inference/place_model.h"
 #include "models/model_registry.h"
 #include "models/published_weights.h"
-#include "run/session/weights.h"
+#include "run/weights.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
 #include "train/task/task.h"
@@ -29,7 +29,7 @@
 #include "trainer/model.h"
 #include "trainer/nn.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 void check_task(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
@@ -223,11 +223,11 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
   const auto& section = experiment.model;
   if (!findings.are_readable({"model"}) || section.weights.empty()) return;
   const auto& mirror = section.weights_mirror;
-  if (!mirror.empty() && !is_address(mirror)) {
+  if (!mirror.empty() && !run::is_address(mirror)) {
     findings.refuse("model.weights_mirror", fmt::format("\"{}\" is not a URL; write https://…, http://… or file:///…", mirror));
   }
-  if (is_address(section.weights)) {
-    const auto problem = problem_of_address(section.weights);
+  if (run::is_address(section.weights)) {
+    const auto problem = run::problem_of_address(section.weights);
     if (!problem.empty()) findings.refuse("model.weights", problem);
     if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect if model.weights is a URL; remove it");
     return;
@@ -380,4 +380,4 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

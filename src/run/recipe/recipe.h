@@ -20,7 +20,7 @@
 #include "trainer/error.h"
 #include "trainer/trainer.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 
 // What only runs with an experiment file have in their run directories and checkpoints.
 struct ExperimentRecord {
@@ -104,4 +104,4 @@ auto with_places(const engine::PlaceOf& place_of, const Keys& keys, const Act& a
   }
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

@@ -6,7 +6,7 @@
 #include "config/load.h"
 #include "config/registries.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 
 // The registries of all components that an experiment file can name.
 config::Registries all_registries();
@@ -26,4 +26,4 @@ config::Experiment load_without_plugins(const std::string& text, const std::stri
                                         const config::Registries& registries,
                                         config::UnknownKeys unknown_keys = config::UnknownKeys::kRefuse);
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

@@ -1,4 +1,4 @@
-#include "run/session/recipe.h"
+#include "run/recipe/recipe.h"
 
 #include <fmt/ranges.h>
 
@@ -6,11 +6,11 @@
 
 #include "data/samplers/sampler.h"
 #include "inference/place_model.h"
-#include "run/session/check.h"
+#include "run/recipe/check.h"
 #include "train/engine/validations.h"
 #include "train/optim/optimizer.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 
 const Keys kPlanKeys = {{"batch_size", "dataloader.batch_size"},
                         {"global_batch_size", "dataloader.global_batch_size"},
@@ -129,4 +129,4 @@ void check_fit(const Recipe& recipe, const engine::Network& network, const engin
   }
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

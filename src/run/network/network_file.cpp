@@ -1,4 +1,4 @@
-#include "run/evaluation/network_file.h"
+#include "run/network/network_file.h"
 
 #include <fmt/format.h>
 
@@ -11,17 +11,17 @@
 #include "inference/operating_point.h"
 #include "inference/predictor.h"
 #include "inference/weights_by_name.h"
-#include "run/session/build.h"
-#include "run/session/check.h"
-#include "run/session/registries.h"
-#include "run/session/version.h"
+#include "run/recipe/build.h"
+#include "run/recipe/check.h"
+#include "run/recipe/registries.h"
+#include "run/version.h"
 #include "train/task/task.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
 #include "trainer/state.h"
 
-namespace trainer::session {
+namespace trainer::network {
 NetworkFile::NetworkFile(const std::filesystem::path& path)
     : path_(checkpoint::checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {
   inference::check_format_version(state::View(tree_, path_));
@@ -39,11 +39,11 @@ config::Experiment NetworkFile::own_experiment(const std::vector<std::string>& o
   }
   const auto source = path_ + ": config";
   try {
-    return load_without_plugins(file.at("config").text(), source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
+    return recipe::load_without_plugins(file.at("config").text(), source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
   } catch (const UsageError& error) {
     const auto writer = file.find("trainer_version");
     const bool is_of_the_file = std::string_view(error.what()).find(source + ':') != std::string_view::npos;
-    if (!is_of_the_file || !writer || writer->text() == trainer_version()) throw;
+    if (!is_of_the_file || !writer || writer->text() == run::trainer_version()) throw;
     throw UsageError(
         fmt::format("{}\nThis checkpoint was written by version {} of trainer; use that version, or in predict and eval give an experiment "
                     "file with --config.",
@@ -98,7 +98,7 @@ Json to_json(const Node& node) {
 }  // namespace
 
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file) {
-  auto info = dataset_of(experiment).info;
+  auto info = samples::dataset_of(experiment).info;
   if (const auto names = file.class_names(); !names.empty()) info.class_names = names;
   if (const auto names = file.target_names(); !names.empty()) info.target_names = names;
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
@@ -128,15 +128,15 @@ inference::Description description_of(const config::Experiment& experiment, cons
           .samples = samples_of(experiment, file),
           .transforms = experiment.dataset.validation_transforms,
           .tta = experiment.validation.tta,
-          .placement = placement_options(experiment)};
+          .placement = recipe::placement_options(experiment)};
 }
 
 std::string describe_network(const config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface) {
   const auto info = samples_of(experiment, file);
-  const auto tree = config::resolved_tree(experiment, all_registries());
+  const auto tree = config::resolved_tree(experiment, recipe::all_registries());
   Json description = {
-      {"trainer", trainer_version()},
+      {"trainer", run::trainer_version()},
       {"checkpoint_sha256", datasets::digest_of(file.path(), "SHA256")},
       {"model", experiment.model.component.name},
       {"class_names", info.class_names},
@@ -177,4 +177,4 @@ std::string describe_network(const config::Experiment& experiment, const Network
   return description.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::network

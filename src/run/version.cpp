@@ -1,4 +1,4 @@
-#include "run/session/version.h"
+#include "run/version.h"
 
 #include <fmt/format.h>
 #include <torch/version.h>
@@ -6,7 +6,7 @@
 #include "git_revision.h"
 #include "trainer/version.h"
 
-namespace trainer::session {
+namespace trainer::run {
 
 std::string trainer_version() { return TRAINER_VERSION; }
 std::string git_revision() { return TRAINER_GIT_REVISION; }
@@ -25,4 +25,4 @@ std::string version_text() {
                      libtorch_version(), compiler_version(), TRAINER_WITH_OPENCV ? "yes" : "no");
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::run

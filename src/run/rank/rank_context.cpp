@@ -1,4 +1,4 @@
-#include "run/session/rank_context.h"
+#include "run/rank/rank_context.h"
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
@@ -16,18 +16,24 @@
 #include "checkpoint/store.h"
 #include "config/base_files.h"
 #include "config/sections.h"
+#include "datasets/staged_folder.h"
+#include "device/cuda_module.h"
 #include "device/libtorch_settings.h"
+#include "distributed/context.h"
 #include "distributed/rendezvous.h"
 #include "distributed/secret.h"
 #include "launch/world/host_resources.h"
 #include "launch/world/slurm.h"
-#include "run/session/build.h"
-#include "run/session/registries.h"
-#include "run/session/version.h"
+#include "run/rank/cached_features.h"
+#include "run/recipe/build.h"
+#include "run/recipe/registries.h"
+#include "run/samples/open_samples.h"
+#include "run/version.h"
+#include "run/weights.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
 
-namespace trainer::session {
+namespace trainer::rank {
 namespace {
 
 // The number of GPUs that Slurm has allocated to the tasks of this host. Not set without Slurm, with runtime.device: cpu, and on all ranks
@@ -83,7 +89,7 @@ bool reads_own_samples(const config::Experiment& experiment) { return experiment
 
 // Without what reads the data set, to which ranks other than 0 may have no access unless each rank reads its own samples.
 config::Registries registries_of_rank(int rank) {
-  auto registries = all_registries();
+  auto registries = recipe::all_registries();
   if (rank == 0) return registries;
   registries.complete = [complete = registries.complete](const auto& experiment, const auto& findings) {
     return reads_own_samples(experiment) ? complete(experiment, findings) : experiment;
@@ -113,7 +119,7 @@ std::vector<config::Value> from_message(const std::string& message) {
 
 // The resolved values without those that come from the data set, to which some ranks may have no access.
 std::vector<config::Value> values_without_data(const config::Experiment& experiment) {
-  const auto registries = registries_without_check();
+  const auto registries = recipe::registries_without_check();
   return config::values_of(config::load_tree(experiment.tree, registries), registries);
 }
 
@@ -142,7 +148,8 @@ RankContext::RankContext(RankProcess& process, const RankProcess::Load& load) : 
   distributed::Rendezvous rendezvous{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     ranks_source_ = rank_env.description;
-    const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
+    const auto version =
+        fmt::format("trainer {} ({}) with LibTorch {}", run::trainer_version(), run::git_revision(), run::libtorch_version());
     distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
       mine.config = to_message(values_without_data(experiment_));
@@ -167,7 +174,7 @@ void RankContext::take_experiment_of_rank0() {
   if (process_->rank_env().rank == 0) return;
   auto tree = std::move(experiment_.tree);
   // Not checked again: rank 0 has checked it with the data set, to which this rank may have no access.
-  const auto registries = registries_without_check();
+  const auto registries = recipe::registries_without_check();
   experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries);
   experiment_.tree = std::move(tree);
   values_ = config::values_of(experiment_, registries);
@@ -187,10 +194,10 @@ void RankContext::choose_placement(const device::HostShare& share) {
     rank_.logger->warn("an NVIDIA driver is installed, but this program uses the CPU: {}", cuda.refusal);
   }
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
-  const auto options = placement_options(experiment_);
+  const auto options = recipe::placement_options(experiment_);
   rank_.placement = device::choose_placement(options, share, cuda);
   auto& num_workers = experiment_.dataloader.num_workers.value;
-  if (!num_workers) num_workers = default_num_workers(rank_.placement);
+  if (!num_workers) num_workers = recipe::default_num_workers(rank_.placement);
   // Checked here because OpenMP would end the process without a message if a thread could not be started. Two loaders have their own
   // threads, and further threads write checkpoints, watch other ranks and so on.
   constexpr int64_t kOthers = 4;
@@ -246,7 +253,7 @@ void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   } else {
     groups_ = std::make_unique<distributed::ProcessGroups>(rendezvous.ranks.front(), activity);
   }
-  rank_.ranks = make_ranks(experiment_, *groups_);
+  rank_.ranks = recipe::make_ranks(experiment_, *groups_);
   if (!with_nccl) return;
   activity->enter(distributed::Phase::kStartUp);
   rank_.logger->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
@@ -357,4 +364,90 @@ ExitCode RankProcess::run(const config::ExperimentSource& source, const Work& wo
   return run(load, work);
 }
 
-}  // namespace trainer::session
+namespace {
+
+// The data set of the experiment, copied to a disk of this host if dataset.stage_to is set; `staged` is then the copy.
+data::DatasetFactory place_dataset(RankContext& context, std::optional<datasets::StagedFolder>& staged) {
+  const auto& section = context.experiment().dataset;
+  auto dataset = samples::dataset_of(context.experiment());
+  if (section.stage_to.empty()) return dataset;
+  const bool is_first_of_host = context.local_rank() == 0;
+  const auto folder = dataset.locate(context.logger());
+  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
+  staged.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context.logger());
+  return dataset.in_folder(staged->path());
+}
+
+}  // namespace
+
+recipe::Recipe recipe_of(RankContext& context) {
+  const auto& experiment = context.experiment();
+  auto& logger = context.logger();
+  auto recipe = recipe::recipe_of(experiment, logger);
+  const auto staged = std::make_shared<std::optional<datasets::StagedFolder>>();
+  recipe.open_samples = [&context, &experiment, &logger, staged] {
+    const auto num_overfit = recipe::num_overfit_samples(experiment, context.ranks().world->size());
+    auto samples = samples::open_samples(experiment, place_dataset(context, *staged), logger, num_overfit);
+    if (num_overfit && context.rank() == 0) {
+      logger.warn("{}: training and validation use only {}", experiment.place_of("training.overfit_batches"),
+                  counted(samples.train.size(), "image"));
+    }
+    return samples;
+  };
+  recipe.on_done = [staged, &logger] {
+    if (*staged) (*staged)->remove(logger);
+  };
+  recipe.load_weights = [&experiment, &logger](models::Model& model, const data::DatasetInfo& info) {
+    const auto& section = experiment.model;
+    if (section.weights.empty()) return;
+    const auto& name = section.component.name;
+    const auto file = run::fetch_weights(run::weights_source(name, section.weights, section.weights_mirror), logger);
+    logger.info("{}", run::load_published_weights(file, name, model, info.class_names).text);
+  };
+  if (experiment.training.cache_features) {
+    recipe.cache_features = [&context](engine::Network& network, engine::Data images, const recipe::Recipe::MakeData& make_data) {
+      return cache_features(context, network, std::move(images), make_data);
+    };
+  }
+  recipe.on_log = [&context](const std::filesystem::path& checkpoints) { context.begin_run(checkpoints); };
+  recipe.on_failure = [&context](const std::exception& error) { context.end_failed_gpu(error); };
+  return recipe;
+}
+
+recipe::ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line) {
+  return {.experiment = &context.experiment(),
+          .values = context.values(),
+          .text = context.config_text(),
+          .command_line = std::move(command_line),
+          .threads_source = context.threads_source(),
+          .ranks_source = context.ranks_source()};
+}
+
+namespace {
+
+device::Placement choose_placement(distributed::Context& context, device::PlacementOptions options) {
+  const bool is_cuda = context.device().is_cuda();
+  options.device = is_cuda ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
+  const device::HostShare share{
+      .num_threads = world::default_compute_threads(distributed::ContextAccess::num_processes_sharing_cpus(context)).count,
+      .local_rank = is_cuda ? context.device().index() : 0};
+  const auto placement = device::choose_placement(options, share, is_cuda ? device::open_cuda_module() : device::CudaAccess());
+  device::apply_placement(placement, options);
+  return placement;
+}
+
+}  // namespace
+
+run::Rank rank_of(distributed::Context& context, const TrainerOptions& options) {
+  run::Rank rank{
+      .logger = context.logger()->clone(context.logger()->name()),  // to which the log of a run directory is added
+      .placement = choose_placement(context, options.placement),
+      .ranks = engine::make_ranks(distributed::ContextAccess::groups_of(context), {.synchronises_statistics = options.sync_batch_norm}),
+      .barrier = distributed::StartupBarrier(context.world()),
+      .local_rank = context.local_rank()};
+  const auto devices = rank.ranks.world->all_gather_bytes(rank.placement.device.str());
+  for (size_t i = 0; i < devices.size(); ++i) rank.ranks.infos[i].device = devices[i];
+  return rank;
+}
+
+}  // namespace trainer::rank

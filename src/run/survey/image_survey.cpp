@@ -1,4 +1,4 @@
-#include "run/inspection/image_survey.h"
+#include "run/survey/image_survey.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "data/threads.h"
 #include "trainer/error.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 namespace {
 
 struct Unreadable {
@@ -57,7 +57,7 @@ Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>
 
 }  // namespace
 
-ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes,
+ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, recipe::ImageNotes& notes,
                       const ReportProgress& report) {
   std::vector<ImageSize> sizes(indices.size());
   const auto unreadable = read_samples(dataset, indices, report, [&](const data::Sample& sample, size_t position, Memory& memory) {
@@ -110,4 +110,4 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   return statistics;
 }
 
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

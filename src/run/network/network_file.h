@@ -14,7 +14,7 @@
 #include "train/engine/run_state.h"
 #include "trainer/state.h"
 
-namespace trainer::session {
+namespace trainer::network {
 
 class NetworkFile {
  public:
@@ -66,4 +66,4 @@ inference::Description description_of(const config::Experiment& experiment, cons
 std::string describe_network(const config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface);
 
-}  // namespace trainer::session
+}  // namespace trainer::network

@@ -1,25 +1,20 @@
-#include "run/session/build.h"
+#include "run/recipe/build.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/text.h"
-#include "datasets/staged_folder.h"
 #include "inference/description.h"
 #include "models/model_registry.h"
 #include "nn/layers.h"
-#include "run/samples/open_samples.h"
-#include "run/session/advice.h"
-#include "run/session/cached_features.h"
-#include "run/session/check.h"
-#include "run/session/weights.h"
+#include "run/recipe/advice.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 const Keys kRankKeys = {{"group_size", "dataset.distribution_group_size"}};
@@ -135,65 +130,6 @@ Recipe recipe_of(const config::Experiment& experiment, Logger& logger) {
   return recipe;
 }
 
-namespace {
-
-// The data set of the experiment, copied to a disk of this host if dataset.stage_to is set; `staged` is then the copy.
-data::DatasetFactory place_dataset(RankContext& context, std::optional<datasets::StagedFolder>& staged) {
-  const auto& section = context.experiment().dataset;
-  auto dataset = dataset_of(context.experiment());
-  if (section.stage_to.empty()) return dataset;
-  const bool is_first_of_host = context.local_rank() == 0;
-  const auto folder = dataset.locate(context.logger());
-  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
-  staged.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context.logger());
-  return dataset.in_folder(staged->path());
-}
-
-}  // namespace
-
-Recipe recipe_of(RankContext& context) {
-  const auto& experiment = context.experiment();
-  auto& logger = context.logger();
-  auto recipe = recipe_of(experiment, logger);
-  const auto staged = std::make_shared<std::optional<datasets::StagedFolder>>();
-  recipe.open_samples = [&context, &experiment, &logger, staged] {
-    const auto num_overfit = num_overfit_samples(experiment, context.ranks().world->size());
-    auto samples = open_samples(experiment, place_dataset(context, *staged), logger, num_overfit);
-    if (num_overfit && context.rank() == 0) {
-      logger.warn("{}: training and validation use only {}", experiment.place_of("training.overfit_batches"),
-                  counted(samples.train.size(), "image"));
-    }
-    return samples;
-  };
-  recipe.on_done = [staged, &logger] {
-    if (*staged) (*staged)->remove(logger);
-  };
-  recipe.load_weights = [&experiment, &logger](models::Model& model, const data::DatasetInfo& info) {
-    const auto& section = experiment.model;
-    if (section.weights.empty()) return;
-    const auto& name = section.component.name;
-    const auto file = fetch_weights(weights_source(name, section.weights, section.weights_mirror), logger);
-    logger.info("{}", load_published_weights(file, name, model, info.class_names).text);
-  };
-  if (experiment.training.cache_features) {
-    recipe.cache_features = [&context](engine::Network& network, engine::Data images, const Recipe::MakeData& make_data) {
-      return cache_features(context, network, std::move(images), make_data);
-    };
-  }
-  recipe.on_log = [&context](const std::filesystem::path& checkpoints) { context.begin_run(checkpoints); };
-  recipe.on_failure = [&context](const std::exception& error) { context.end_failed_gpu(error); };
-  return recipe;
-}
-
-ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line) {
-  return {.experiment = &context.experiment(),
-          .values = context.values(),
-          .text = context.config_text(),
-          .command_line = std::move(command_line),
-          .threads_source = context.threads_source(),
-          .ranks_source = context.ranks_source()};
-}
-
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
                               const std::function<void(models::Model&)>& load_weights) {
   const auto logger = make_quiet_logger();
@@ -218,4 +154,4 @@ std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment,
   return *num_batches * global_batch_size(experiment, world_size);
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

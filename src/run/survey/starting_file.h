@@ -8,9 +8,9 @@
 
 #include "config/yaml.h"
 #include "data/dataset.h"
-#include "run/inspection/image_survey.h"
+#include "run/survey/image_survey.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 
 // What is known about a data set.
 struct DatasetFacts {
@@ -53,4 +53,4 @@ extern const std::string_view kStartingFile;
 // A file for CIFAR-10, which training downloads.
 extern const std::string_view kStartingFileOfCifar10;
 
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

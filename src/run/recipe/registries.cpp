@@ -1,4 +1,4 @@
-#include "run/session/registries.h"
+#include "run/recipe/registries.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 #include "data/transforms/transform.h"
 #include "datasets/dataset_registry.h"
 #include "models/model_registry.h"
+#include "run/recipe/check.h"
 #include "run/samples/open_samples.h"
-#include "run/session/check.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
 #include "train/task/task.h"
@@ -25,7 +25,7 @@
 #include "trainer/nn.h"
 #include "trainer/registry.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 namespace {
 
 config::MonitorChoices monitor_choices() {
@@ -48,7 +48,7 @@ config::Registries all_registries() {
   using Made = std::pair<std::shared_ptr<Options>, data::DatasetFactory>;
   const MakeDataset make = [made = std::make_shared<Made>()](const config::Experiment& experiment) {
     const auto& options = experiment.dataset.component.options;
-    if (made->first != options) *made = {options, dataset_of(experiment)};
+    if (made->first != options) *made = {options, samples::dataset_of(experiment)};
     return made->second;
   };
   return {.models = models::model_registry(),
@@ -158,4 +158,4 @@ config::Experiment load_without_plugins(const std::string& text, const std::stri
   }
 }
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe

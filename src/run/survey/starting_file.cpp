@@ -1,4 +1,4 @@
-#include "run/inspection/starting_file.h"
+#include "run/survey/starting_file.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "datasets/folder_listing.h"
 
-namespace trainer::inspection {
+namespace trainer::survey {
 namespace {
 
 // By name; empty: false.
@@ -319,4 +319,4 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
                   {"num_train", std::to_string(num_train)}});
 }
 
-}  // namespace trainer::inspection
+}  // namespace trainer::survey

@@ -6,12 +6,11 @@
 #include "base/log.h"
 #include "config/experiment.h"
 #include "device/placement.h"
-#include "run/session/rank_context.h"
-#include "run/session/recipe.h"
+#include "run/recipe/recipe.h"
 #include "train/engine/parts.h"
 #include "trainer/options.h"
 
-namespace trainer::session {
+namespace trainer::recipe {
 
 // Like the functions of train/engine/plan.h, with the options of the experiment. Throw UsageError with the key and its place.
 int64_t global_batch_size(const config::Experiment& experiment, int world_size);
@@ -29,10 +28,6 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
 // The recipe of a run of this experiment, without what needs its data and its other ranks. Both arguments must outlive the result. Throws
 // UsageError.
 Recipe recipe_of(const config::Experiment& experiment, Logger& logger);
-// The whole recipe, of a run without a directory. `context` must outlive it.
-Recipe recipe_of(RankContext& context);
-// For a run with a directory. `context` must outlive the result.
-ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line);
 
 // Builds model, task and optimizer without opening the data. Not collective. `experiment` must have been checked by config::load(). Throws
 // UsageError for names of layers and parameters that the network does not have (train/engine/freezing.h), and when memory runs out.
@@ -44,4 +39,4 @@ engine::Network build_network(const config::Experiment& experiment, const device
 // UsageError.
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
 
-}  // namespace trainer::session
+}  // namespace trainer::recipe
