@@ -150,7 +150,8 @@ ExitCode lr_find(const std::vector<std::string>& args) {
     is_sgd = optimizer == "sgd" || optimizer == "sam";
     return run_test(context, test, range.num_steps) ? ExitCode::kDone : ExitCode::kStopped;
   };
-  const auto exit_code = process.run(source, work, [&](config::Experiment& experiment) { adapt(experiment, range.num_steps); });
+  const auto adapted = process.from_file(source, [&](config::Experiment& experiment) { adapt(experiment, range.num_steps); });
+  const auto exit_code = process.run(adapted, work);
   const bool has_curve = exit_code == ExitCode::kDone || (exit_code == ExitCode::kStopped && !test.points().empty());
   if (has_curve && process.rank_env().rank == 0) {
     if (as_json) {

@@ -145,7 +145,7 @@ ExitCode train(const std::vector<std::string>& args) {
   const auto arguments = parse_train_arguments(args);
   rank::RankProcess process(arguments.rank_env);
   set_level(*process.logger(), arguments);
-  return process.run(arguments.experiment, [&](rank::RankContext& context) {
+  return process.run(process.from_file(arguments.experiment), [&](rank::RankContext& context) {
     const auto& experiment = context.experiment();
     log_experiment(context);
     try {

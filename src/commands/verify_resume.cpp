@@ -102,7 +102,8 @@ ExitCode verify_resume(const std::vector<std::string>& args) {
                       train(context, num_steps - num_steps / 2, resumed, /*resumes=*/true);
     return done ? ExitCode::kDone : ExitCode::kStopped;
   };
-  const auto exit_code = process.run(source, work, [](auto& experiment) { experiment.logging.histograms_every_epochs.reset(); });
+  const auto adapted = process.from_file(source, [](auto& experiment) { experiment.logging.histograms_every_epochs.reset(); });
+  const auto exit_code = process.run(adapted, work);
   if (exit_code == ExitCode::kDone && process.rank_env().rank == 0) compare(straight / "last.pt", resumed / "last.pt", num_steps);
   return exit_code;
 }

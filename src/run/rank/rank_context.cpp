@@ -351,9 +351,9 @@ ExitCode RankProcess::run(const Load& load, const Work& work) {
   }
 }
 
-ExitCode RankProcess::run(const config::ExperimentSource& source, const Work& work,
-                          const std::function<void(config::Experiment& experiment)>& adapt) {
-  const auto load = [&](const config::Registries& registries) {
+RankProcess::Load RankProcess::from_file(const config::ExperimentSource& source,
+                                         const std::function<void(config::Experiment& experiment)>& adapt) const {
+  return [this, source, adapt](const config::Registries& registries) {
     if (rank_env_.world_size > 1 && source.file == config::kStandardInput) {
       throw UsageError("--config -: several processes cannot share standard input; write the experiment to a file");
     }
@@ -361,7 +361,6 @@ ExitCode RankProcess::run(const config::ExperimentSource& source, const Work& wo
     if (adapt) adapt(experiment);
     return experiment;
   };
-  return run(load, work);
 }
 
 namespace {

@@ -44,9 +44,8 @@ class RankProcess {
   // several ranks, a failed one ends its process immediately, because the others detect the failure by its closed connections. If the rank
   // uses a GPU, `work` must call RankContext::end_failed_gpu() after an error, before it destroys anything.
   ExitCode run(const Load& load, const Work& work);
-  // The same with the experiment of a file. `adapt` changes it after its check, for a command that needs other values.
-  ExitCode run(const config::ExperimentSource& source, const Work& work,
-               const std::function<void(config::Experiment& experiment)>& adapt = {});
+  // Loads the experiment of a file. `adapt` changes it after its check, for a command that needs other values.
+  Load from_file(const config::ExperimentSource& source, const std::function<void(config::Experiment& experiment)>& adapt = {}) const;
 
   const world::RankEnv& rank_env() const { return rank_env_; }
   const std::shared_ptr<Logger>& logger() const { return logger_; }
