@@ -79,7 +79,7 @@ void set_level(Logger& logger, const TrainArguments& arguments) {
 void log_experiment(rank::RankContext& context) {
   if (context.rank() != 0) return;
   context.logger().debug("{}", run::version_text());
-  context.logger().debug("the experiment with all defaults:\n{}", context.config_text());
+  context.logger().debug("the experiment with all defaults:\n{}", context.record().text);
 }
 
 reporting::ConsoleOptions console_options(rank::RankContext& context, session::Session& session, const TrainArguments& arguments,
@@ -156,7 +156,8 @@ ExitCode train(const std::vector<std::string>& args) {
       auto recipe = rank::recipe_of(context);
       recipe.options.run_directory = run_directory_of(arguments, experiment);
       recipe.resume = resume;
-      recipe.record = rank::record_of(context, args);
+      recipe.record = context.record();
+      recipe.record->command_line = args;
       session::Session session(context.this_rank(), recipe);
       context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
       const auto profiler = make_profiler(context, session);
@@ -176,7 +177,7 @@ ExitCode train(const std::vector<std::string>& args) {
         const auto& class_names = session.parts().data.train.samples.info().class_names;
         for (const auto& sink : experiment.logging.sinks) {
           reporter.add(reporting::sink_registry().make(
-              sink, {.run_dir = directory->path(), .config_text = context.config_text(), .class_names = class_names}));
+              sink, {.run_dir = directory->path(), .config_text = context.record().text, .class_names = class_names}));
         }
       }
       // After the files of the run are complete. After a failure the other ranks do not know of it yet, so the wait must be short.

@@ -134,8 +134,8 @@ RankContext::RankContext(RankProcess& process, const RankProcess::Load& load) : 
     experiment_ = load(registries);
     if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *rank_.logger);
     const auto tree = config::resolved_tree(experiment_, registries);
-    values_ = config::values_of(tree);
-    config_text_ = config::to_yaml(tree);
+    record_.values = config::values_of(tree);
+    record_.text = config::to_yaml(tree);
     const auto& file = experiment_.distributed.secret_file;
     if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *rank_.logger);
   } catch (const Error& error) {
@@ -147,13 +147,13 @@ RankContext::RankContext(RankProcess& process, const RankProcess::Load& load) : 
   const auto point = world::rendezvous_address(rank_env, section.init_method);
   distributed::Rendezvous rendezvous{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
-    ranks_source_ = rank_env.description;
+    record_.ranks_source = rank_env.description;
     const auto version =
         fmt::format("trainer {} ({}) with LibTorch {}", run::trainer_version(), run::git_revision(), run::libtorch_version());
     distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
       mine.config = to_message(values_without_data(experiment_));
-      if (reads_own_samples(experiment_)) mine.config_with_data = to_message(values_);
+      if (reads_own_samples(experiment_)) mine.config_with_data = to_message(record_.values);
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
     rendezvous =
@@ -170,14 +170,14 @@ RankContext::RankContext(RankProcess& process, const RankProcess::Load& load) : 
 }
 
 void RankContext::take_experiment_of_rank0() {
-  config_text_ = rank_.barrier.on_rank0([&] { return config_text_; });
+  record_.text = rank_.barrier.on_rank0([&] { return record_.text; });
   if (process_->rank_env().rank == 0) return;
   auto tree = std::move(experiment_.tree);
   // Not checked again: rank 0 has checked it with the data set, to which this rank may have no access.
   const auto registries = recipe::registries_without_check();
-  experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries);
+  experiment_ = config::load_text(record_.text, "the configuration of rank 0", {}, registries);
   experiment_.tree = std::move(tree);
-  values_ = config::values_of(experiment_, registries);
+  record_.values = config::values_of(experiment_, registries);
 }
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
@@ -213,7 +213,7 @@ void RankContext::choose_placement_together(distributed::Rendezvous& rendezvous)
     choose_placement({.num_threads = threads.count, .local_rank = rank_.local_rank});
     if (rank_.placement.device.is_cpu()) {
       const auto by_key = fmt::format("{}: runtime.threads", counted(rank_.placement.num_threads, "compute thread"));
-      threads_source_ = experiment_.runtime.threads.value ? by_key : threads.description;
+      record_.threads_source = experiment_.runtime.threads.value ? by_key : threads.description;
     }
     if (rank_.placement.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *rank_.logger);
     auto& mine = rendezvous.ranks[static_cast<size_t>(rank_env.rank)];
@@ -411,15 +411,6 @@ recipe::Recipe recipe_of(RankContext& context) {
   recipe.on_log = [&context](const std::filesystem::path& checkpoints) { context.begin_run(checkpoints); };
   recipe.on_failure = [&context](const std::exception& error) { context.end_failed_gpu(error); };
   return recipe;
-}
-
-recipe::ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line) {
-  return {.experiment = &context.experiment(),
-          .values = context.values(),
-          .text = context.config_text(),
-          .command_line = std::move(command_line),
-          .threads_source = context.threads_source(),
-          .ranks_source = context.ranks_source()};
 }
 
 namespace {

@@ -71,15 +71,10 @@ class RankContext {
   void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
 
   const config::Experiment& experiment() const { return experiment_; }
-  // The values of the resolved configuration, and their text.
-  const std::vector<config::Value>& values() const { return values_; }
-  const std::string& config_text() const { return config_text_; }
+  // Of a context of a RankProcess, without the command line.
+  const recipe::ExperimentRecord& record() const { return record_; }
   run::Rank& this_rank() { return rank_; }
   const device::Placement& placement() const { return rank_.placement; }
-  // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU and without a RankProcess.
-  const std::string& threads_source() const { return threads_source_; }
-  // One line: the ranks, and the flags or variables that set them. Empty in a run of one process.
-  const std::string& ranks_source() const { return ranks_source_; }
   const engine::Ranks& ranks() const { return rank_.ranks; }
   distributed::StartupBarrier& barrier() { return rank_.barrier; }
   int rank() const { return rank_.number(); }
@@ -101,10 +96,7 @@ class RankContext {
 
   RankProcess* process_ = nullptr;
   config::Experiment experiment_;
-  std::vector<config::Value> values_;
-  std::string config_text_;
-  std::string threads_source_;
-  std::string ranks_source_;
+  recipe::ExperimentRecord record_{.experiment = &experiment_};
   std::unique_ptr<distributed::ProcessGroups> groups_;
   std::jthread connection_watch_;                           // only with NCCL
   run::Rank rank_;                                          // whose groups end before `groups_`
@@ -113,8 +105,6 @@ class RankContext {
 
 // The whole recipe, of a run without a directory. `context` must outlive it.
 recipe::Recipe recipe_of(RankContext& context);
-// For a run with a directory. `context` must outlive the result.
-recipe::ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line);
 
 // A rank whose process groups another program has made.
 run::Rank rank_of(distributed::Context& context, const TrainerOptions& options);

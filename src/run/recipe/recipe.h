@@ -25,10 +25,12 @@ namespace trainer::recipe {
 // What only runs with an experiment file have in their run directories and checkpoints.
 struct ExperimentRecord {
   const config::Experiment* experiment;
-  std::vector<config::Value> values;         // of the resolved configuration
-  std::string text;                          // the same as a file
-  std::vector<std::string> command_line;     // for environment.json
-  std::string threads_source, ranks_source;  // as in RankContext
+  std::vector<config::Value> values = {};      // of the resolved configuration
+  std::string text = {};                       // the same as a file
+  std::vector<std::string> command_line = {};  // for environment.json
+  // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU.
+  std::string threads_source = {};
+  std::string ranks_source = {};  // one line: the ranks, and the flags or variables that set them; empty in a run of one process
 };
 
 struct Recipe {
