@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/bytes.h"
@@ -21,6 +24,8 @@ namespace {
 
 using little_endian::append;
 using little_endian::load;
+
+using Json = nlohmann::json;
 
 constexpr size_t kLengthSize = sizeof(uint64_t);
 
@@ -113,178 +118,98 @@ struct Tensor {
   uint64_t end = 0;
 };
 
-struct Header {
-  std::vector<Tensor> tensors;
-  std::map<std::string, std::string> metadata;
-};
+[[noreturn]] void refuse_entry(const std::string& source, std::string_view key) {
+  refuse(source, fmt::format("its header describes {} in a way that the format does not allow", in_quotes(key)),
+         "save it again with Python's safetensors package");
+}
 
-// Receives the JSON's tokens from the parser and allows only the nesting of the format. No tree of the JSON is built, because it would need
-// many times the size of the text.
-class Handler : public nlohmann::json_sax<nlohmann::json> {
- public:
-  Handler(const std::string& source, Budget& budget) : source_(source), budget_(budget) {}
-
-  Header take() { return std::move(header_); }
-
-  bool null() override { unexpected("null"); }
-  bool boolean(bool) override { unexpected("a boolean"); }
-  bool number_integer(number_integer_t) override { unexpected("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { unexpected("a number that is not an integer"); }
-  bool binary(binary_t&) override { unexpected("bytes"); }
-
-  bool number_unsigned(number_unsigned_t value) override {
-    if (place_ != Place::kShape && place_ != Place::kOffsets) unexpected("a number");
-    if (value > static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max())) unexpected("a number that is too large");
-    if (place_ == Place::kShape) {
-      if (tensor().shape.size() == kMaxDimensions) unexpected("a shape with more dimensions than tensors can have");
-      tensor().shape.push_back(static_cast<int64_t>(value));
-    } else if (num_offsets_ == 2) {
-      unexpected("a third offset");
-    } else {
-      (num_offsets_++ == 0 ? tensor().begin : tensor().end) = value;
-    }
-    return true;
-  }
-
-  bool string(string_t& value) override {
-    if (place_ == Place::kMetadata) {
-      budget_.take(kMetadataMemory + key_.size() + value.size());
-      if (!header_.metadata.emplace(key_, value).second) unexpected("the same key twice");
+// Counts the memory of the JSON while it is read, and limits its nesting.
+Json parse(std::string_view text, const std::string& source, Budget& budget) {
+  // Approximate memory of a key, whose text is copied twice, and of a value.
+  constexpr size_t kKeyMemory = 192;
+  constexpr size_t kValueMemory = 64;
+  std::array<std::set<std::string>, 3> keys;  // of the last object of each level
+  const auto check = [&](int depth, Json::parse_event_t event, const Json& value) {
+    const auto level = static_cast<size_t>(depth);
+    if (event == Json::parse_event_t::key) {
+      const auto& key = value.get_ref<const std::string&>();
+      budget.take(kKeyMemory + 3 * key.size());
+      if (!keys[level - 1].insert(key).second) refuse_damaged(source, fmt::format("its header contains {} twice", in_quotes(key)));
       return true;
     }
-    if (place_ != Place::kTensor || key_ != "dtype" || tensor().dtype != nullptr) unexpected("a string");
-    tensor().dtype = find_dtype_by_safetensors(value);
-    if (tensor().dtype == nullptr) {
-      refuse(source_, fmt::format("tensor {} has the dtype {}, which is not supported", in_quotes(tensor().name), in_quotes(value)),
-             "save it with a dtype that PyTorch supports");
-    }
+    budget.take(kValueMemory + (value.is_string() ? 2 * value.get_ref<const std::string&>().size() : 0));
+    const bool begins_object = event == Json::parse_event_t::object_start;
+    if (!begins_object && event != Json::parse_event_t::array_start) return true;
+    if (level == keys.size()) refuse_entry(source, keys[0].empty() ? "" : *keys[0].rbegin());
+    if (begins_object) keys[level].clear();
     return true;
+  };
+  // If the JSON is one long string, the buffers of the parser need up to four times its size.
+  budget.take(4, text.size());
+  try {
+    auto json = Json::parse(text.begin(), text.end(), check);
+    if (json.is_object()) return json;
+  } catch (const Json::exception&) {
   }
-
-  bool start_object(std::size_t) override {
-    if (place_ == Place::kOutside) {
-      place_ = Place::kTop;
-    } else if (place_ == Place::kTop && key_ == "__metadata__") {
-      place_ = Place::kMetadata;
-    } else if (place_ == Place::kTop) {
-      budget_.take(kTensorMemory + key_.size());
-      header_.tensors.emplace_back().name = key_;
-      place_ = Place::kTensor;
-      has_shape_ = false;
-      num_offsets_ = 0;
-    } else {
-      unexpected("an object");
-    }
-    return true;
-  }
-
-  bool key(string_t& key) override {
-    key_ = key;
-    if (place_ == Place::kTensor && key != "dtype" && key != "shape" && key != "data_offsets") unexpected("an unknown key");
-    return true;
-  }
-
-  bool end_object() override {
-    if (place_ == Place::kTensor && (tensor().dtype == nullptr || !has_shape_ || num_offsets_ != 2)) {
-      key_ = tensor().name;
-      unexpected("a tensor without dtype, shape or two data_offsets");
-    }
-    place_ = place_ == Place::kTop ? Place::kOutside : Place::kTop;
-    return true;
-  }
-
-  bool start_array(std::size_t) override {
-    if (place_ == Place::kTensor && key_ == "shape" && !has_shape_) {
-      has_shape_ = true;
-      place_ = Place::kShape;
-    } else if (place_ == Place::kTensor && key_ == "data_offsets" && num_offsets_ == 0) {
-      place_ = Place::kOffsets;
-    } else {
-      unexpected("a list");
-    }
-    return true;
-  }
-
-  bool end_array() override {
-    place_ = Place::kTensor;
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    refuse_damaged(source_, fmt::format("its header is not valid JSON (error at byte {})", position));
-  }
-
- private:
-  enum class Place { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
-
-  // Approximate memory of a tensor and its header entry without the name, and of a pair of strings in the metadata.
-  static constexpr size_t kTensorMemory = 1024;
-  static constexpr size_t kMetadataMemory = 256;
-  // The maximum that LibTorch's kernels support.
-  static constexpr size_t kMaxDimensions = 64;
-
-  Tensor& tensor() { return header_.tensors.back(); }
-
-  [[noreturn]] void unexpected(const std::string& what) const {
-    refuse(source_, fmt::format("its header contains {} at {}, which the format does not allow", what, in_quotes(key_)),
-           "save it again with Python's safetensors package");
-  }
-
-  const std::string& source_;
-  Budget& budget_;
-  Header header_;
-  Place place_ = Place::kOutside;
-  std::string key_;
-  bool has_shape_ = false;
-  int num_offsets_ = 0;
-};
-
-void check_names(const std::vector<Tensor>& tensors, const std::string& source) {
-  std::vector<std::string_view> names;
-  names.reserve(tensors.size());
-  for (const auto& tensor : tensors) names.push_back(tensor.name);
-  std::ranges::sort(names);
-  const auto duplicate = std::ranges::adjacent_find(names);
-  if (duplicate != names.end()) refuse_damaged(source, fmt::format("tensor {} occurs twice", in_quotes(*duplicate)));
+  refuse_damaged(source, "its header is not a JSON object");
 }
 
-void check_size(const Tensor& tensor, const std::string& source) {
+Tensor tensor_of(const std::string& name, const Json& entry, const std::string& source) {
+  // The maximum that LibTorch's kernels support.
+  constexpr size_t kMaxDimensions = 64;
+  const auto is_list = [&](const char* key) {
+    return entry[key].is_array() && std::ranges::all_of(entry[key], [](const Json& value) {
+             return value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
+           });
+  };
+  const bool is_complete = entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry.contains("shape") &&
+                           entry.contains("data_offsets") && entry["dtype"].is_string() && is_list("shape") && is_list("data_offsets");
+  if (!is_complete || entry["shape"].size() > kMaxDimensions || entry["data_offsets"].size() != 2) refuse_entry(source, name);
+  const auto& dtype = entry["dtype"].get_ref<const std::string&>();
+  Tensor tensor{name, find_dtype_by_safetensors(dtype), entry["shape"], entry["data_offsets"][0], entry["data_offsets"][1]};
+  if (tensor.dtype == nullptr) {
+    refuse(source, fmt::format("tensor {} has the dtype {}, which is not supported", in_quotes(name), in_quotes(dtype)),
+           "save it with a dtype that PyTorch supports");
+  }
   const auto size = num_bytes_of(tensor.shape, c10::elementSize(tensor.dtype->type));
   if (!size || tensor.begin > tensor.end || tensor.end - tensor.begin != *size) {
-    refuse_damaged(
-        source, fmt::format("tensor {} has dtype {} and shape [{}], but its bytes {} to {} have a different size", in_quotes(tensor.name),
-                            tensor.dtype->safetensors, fmt::join(tensor.shape, ", "), tensor.begin, tensor.end));
+    refuse_damaged(source, fmt::format("tensor {} has dtype {} and shape [{}], but its bytes {} to {} have a different size",
+                                       in_quotes(name), dtype, fmt::join(tensor.shape, ", "), tensor.begin, tensor.end));
   }
+  return tensor;
 }
 
+// `tensors` are in the order of their values.
 void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const std::string& source) {
-  std::vector<const Tensor*> order;
-  order.reserve(tensors.size());
-  for (const auto& tensor : tensors) order.push_back(&tensor);
-  std::ranges::sort(order, {}, [](const Tensor* tensor) { return std::pair(tensor->begin, tensor->end); });
   uint64_t end = 0;
-  for (const auto* tensor : order) {
-    if (tensor->begin != end) {
-      refuse_damaged(source,
-                     fmt::format("tensor {} begins at byte {} of the values instead of byte {}: {}", in_quotes(tensor->name), tensor->begin,
-                                 end, tensor->begin < end ? "it overlaps the previous tensor" : "there is a gap before it"));
+  for (const auto& tensor : tensors) {
+    if (tensor.begin != end) {
+      refuse_damaged(
+          source, fmt::format("tensor {} begins at byte {} of the values instead of byte {}: {}", in_quotes(tensor.name), tensor.begin, end,
+                              tensor.begin < end ? "it overlaps the previous tensor" : "there is a gap before it"));
     }
-    end = tensor->end;
+    end = tensor.end;
   }
   if (end != num_bytes) refuse_damaged(source, fmt::format("its tensors need {} bytes, but {} bytes follow the header", end, num_bytes));
 }
 
-// `json` is the header, `num_bytes` the number of bytes after it.
-Header parse_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
-  // If the JSON is one long string, the buffers of the parser need up to four times its size.
-  budget.take(4, json.size());
-  Handler handler(source, budget);
-  nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
-  auto header = handler.take();
-  check_names(header.tensors, source);
-  for (const auto& tensor : header.tensors) check_size(tensor, source);
-  check_places(header.tensors, num_bytes, source);
-  return header;
+std::vector<Tensor> tensors_of(const Json& header, Safetensors& content, const std::string& source, Budget& budget) {
+  // Approximate memory of a tensor besides its values, its name and its entry in the header.
+  constexpr size_t kTensorMemory = 768;
+  constexpr const char* kMetadata = "__metadata__";
+  std::vector<Tensor> tensors;
+  for (const auto& [key, entry] : header.items()) {
+    if (key != kMetadata) {
+      budget.take(kTensorMemory);
+      tensors.push_back(tensor_of(key, entry, source));
+    } else if (entry.is_object() && std::ranges::all_of(entry, [](const Json& value) { return value.is_string(); })) {
+      content.metadata = entry;
+    } else {
+      refuse_entry(source, kMetadata);
+    }
+  }
+  std::ranges::sort(tensors, {}, [](const Tensor& tensor) { return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.name)); });
+  return tensors;
 }
 
 }  // namespace
@@ -302,15 +227,15 @@ Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& 
   const std::string_view json(reinterpret_cast<const char*>(rest.data()), length);
   const auto values = rest.subspan(length);
   Budget budget(bytes.size(), source);
-  auto header = parse_header(json, values.size(), source, budget);
-  budget.take(values.size());
   Safetensors content;
-  for (auto& [name, dtype, shape, begin, end] : header.tensors) {
+  auto tensors = tensors_of(parse(json, source, budget), content, source, budget);
+  check_places(tensors, values.size(), source);
+  budget.take(values.size());
+  for (auto& [name, dtype, shape, begin, end] : tensors) {
     auto tensor = torch::empty(shape, torch::dtype(dtype->type));
     if (end > begin) std::memcpy(tensor.mutable_data_ptr(), &values[begin], end - begin);
     content.tensors.add(std::move(name), std::move(tensor));
   }
-  content.metadata = std::move(header.metadata);
   return content;
 }
 

@@ -21,7 +21,7 @@ struct Safetensors {
 // CheckpointError if tensors share memory (which that package refuses too), and for a dtype that the format does not support.
 void write_safetensors(const Safetensors& content, Output& output);
 
-// Tensors are in the order of the header and own their memory. `source` states in messages where the bytes came from. Throws
+// Tensors are in the order of their values and own their memory. `source` states in messages where the bytes came from. Throws
 // CheckpointError if they are not a complete safetensors file. Allocates at most max_allocation() (refusal.h).
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source);
 
