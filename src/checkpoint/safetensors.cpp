@@ -28,6 +28,7 @@ using little_endian::load;
 using Json = nlohmann::json;
 
 constexpr size_t kLengthSize = sizeof(uint64_t);
+constexpr const char* kNoObject = "its header is not a JSON object";
 
 struct Named {
   std::string name;
@@ -123,37 +124,6 @@ struct Tensor {
          "save it again with Python's safetensors package");
 }
 
-// Counts the memory of the JSON while it is read, and limits its nesting.
-Json parse(std::string_view text, const std::string& source, Budget& budget) {
-  // Approximate memory of a key, whose text is copied twice, and of a value.
-  constexpr size_t kKeyMemory = 192;
-  constexpr size_t kValueMemory = 64;
-  std::array<std::set<std::string>, 3> keys;  // of the last object of each level
-  const auto check = [&](int depth, Json::parse_event_t event, const Json& value) {
-    const auto level = static_cast<size_t>(depth);
-    if (event == Json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      budget.take(kKeyMemory + 3 * key.size());
-      if (!keys[level - 1].insert(key).second) refuse_damaged(source, fmt::format("its header contains {} twice", in_quotes(key)));
-      return true;
-    }
-    budget.take(kValueMemory + (value.is_string() ? 2 * value.get_ref<const std::string&>().size() : 0));
-    const bool begins_object = event == Json::parse_event_t::object_start;
-    if (!begins_object && event != Json::parse_event_t::array_start) return true;
-    if (level == keys.size()) refuse_entry(source, keys[0].empty() ? "" : *keys[0].rbegin());
-    if (begins_object) keys[level].clear();
-    return true;
-  };
-  // If the JSON is one long string, the buffers of the parser need up to four times its size.
-  budget.take(4, text.size());
-  try {
-    auto json = Json::parse(text.begin(), text.end(), check);
-    if (json.is_object()) return json;
-  } catch (const Json::exception&) {
-  }
-  refuse_damaged(source, "its header is not a JSON object");
-}
-
 Tensor tensor_of(const std::string& name, const Json& entry, const std::string& source) {
   // The maximum that LibTorch's kernels support.
   constexpr size_t kMaxDimensions = 64;
@@ -162,8 +132,8 @@ Tensor tensor_of(const std::string& name, const Json& entry, const std::string& 
              return value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
            });
   };
-  const bool is_complete = entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry.contains("shape") &&
-                           entry.contains("data_offsets") && entry["dtype"].is_string() && is_list("shape") && is_list("data_offsets");
+  const bool is_complete = entry.size() == 3 && entry.contains("dtype") && entry.contains("shape") && entry.contains("data_offsets") &&
+                           entry["dtype"].is_string() && is_list("shape") && is_list("data_offsets");
   if (!is_complete || entry["shape"].size() > kMaxDimensions || entry["data_offsets"].size() != 2) refuse_entry(source, name);
   const auto& dtype = entry["dtype"].get_ref<const std::string&>();
   Tensor tensor{name, find_dtype_by_safetensors(dtype), entry["shape"], entry["data_offsets"][0], entry["data_offsets"][1]};
@@ -193,20 +163,57 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
   if (end != num_bytes) refuse_damaged(source, fmt::format("its tensors need {} bytes, but {} bytes follow the header", end, num_bytes));
 }
 
-std::vector<Tensor> tensors_of(const Json& header, Safetensors& content, const std::string& source, Budget& budget) {
-  // Approximate memory of a tensor besides its values, its name and its entry in the header.
+// Returns the tensors in the order of their values, and sets `metadata`.
+std::vector<Tensor> read_header(std::string_view text, std::map<std::string, std::string>& metadata, const std::string& source,
+                                Budget& budget) {
+  using Event = Json::parse_event_t;
+  // Approximate memory of a key, which is copied twice, of a value, and of a tensor without its values.
+  constexpr size_t kKeyMemory = 192;
+  constexpr size_t kValueMemory = 64;
   constexpr size_t kTensorMemory = 768;
   constexpr const char* kMetadata = "__metadata__";
   std::vector<Tensor> tensors;
-  for (const auto& [key, entry] : header.items()) {
-    if (key != kMetadata) {
+  std::string name;                           // of the current entry
+  std::array<std::set<std::string>, 2> keys;  // of the header and of the current entry
+  const auto add_entry = [&](const Json& entry) {
+    if (name != kMetadata) {
       budget.take(kTensorMemory);
-      tensors.push_back(tensor_of(key, entry, source));
-    } else if (entry.is_object() && std::ranges::all_of(entry, [](const Json& value) { return value.is_string(); })) {
-      content.metadata = entry;
+      tensors.push_back(tensor_of(name, entry, source));
+    } else if (std::ranges::all_of(entry, [](const Json& value) { return value.is_string(); })) {
+      metadata = entry;
     } else {
-      refuse_entry(source, kMetadata);
+      refuse_entry(source, name);
     }
+  };
+  const auto receive = [&](int depth, Event event, const Json& value) {
+    const auto level = static_cast<size_t>(depth);
+    if (event == Event::key) {
+      const auto& key = value.get_ref<const std::string&>();
+      budget.take(kKeyMemory + 3 * key.size());
+      if (!keys[level - 1].insert(key).second) refuse_damaged(source, fmt::format("its header contains {} twice", in_quotes(key)));
+      if (level == 1) name = key;
+      return true;
+    }
+    budget.take(kValueMemory + (value.is_string() ? 2 * value.get_ref<const std::string&>().size() : 0));
+    if (event == Event::object_start && level < keys.size()) {
+      keys[level].clear();
+    } else if (event == Event::object_end && level == 1) {
+      add_entry(value);
+      // Not kept, because the parser would search all kept entries at the end of each one.
+      return false;
+    } else if (level == 0 && event != Event::object_end) {
+      refuse_damaged(source, kNoObject);
+    } else if (level == 1 || (level > 1 && event == Event::object_start) || (level > 2 && event != Event::value)) {
+      refuse_entry(source, name);
+    }
+    return true;
+  };
+  // If the JSON is one long string, the buffers of the parser need up to four times its size.
+  budget.take(4, text.size());
+  try {
+    [[maybe_unused]] const auto nothing = Json::parse(text.begin(), text.end(), receive);
+  } catch (const Json::exception&) {
+    refuse_damaged(source, kNoObject);
   }
   std::ranges::sort(tensors, {}, [](const Tensor& tensor) { return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.name)); });
   return tensors;
@@ -228,7 +235,7 @@ Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& 
   const auto values = rest.subspan(length);
   Budget budget(bytes.size(), source);
   Safetensors content;
-  auto tensors = tensors_of(parse(json, source, budget), content, source, budget);
+  auto tensors = read_header(json, content.metadata, source, budget);
   check_places(tensors, values.size(), source);
   budget.take(values.size());
   for (auto& [name, dtype, shape, begin, end] : tensors) {
