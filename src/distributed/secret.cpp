@@ -1,22 +1,18 @@
 #include "distributed/secret.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 #include <optional>
 #include <span>
-#include <system_error>
+#include <stdexcept>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
 #include "base/file.h"
@@ -42,21 +38,20 @@ constexpr const char* kFix =
 }  // namespace
 
 world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& logger) {
-  const auto descriptor = open_regular_file(file, O_RDONLY);
-  struct stat status {};
-  if (descriptor.number() < 0 || fstat(descriptor.number(), &status) != 0) {
-    const int reason = errno;
-    refuse(file, reason == 0 ? describe_irregular(file) : std::generic_category().message(reason));
+  std::vector<uint8_t> buffer;
+  std::string text;
+  try {
+    const auto bytes = read_bytes(file.string(), buffer);
+    text.assign(bytes.begin(), bytes.end());
+  } catch (const std::runtime_error& reason) {
+    refuse(file, reason.what());
   }
-  std::string text(kLongest + 1, '\0');
-  const auto size = read(descriptor.number(), text.data(), text.size());
-  if (size < 0) refuse(file, std::generic_category().message(errno));
-  if (static_cast<size_t>(size) > kLongest) refuse(file, fmt::format("the file is longer than {} bytes", kLongest));
-  text.resize(static_cast<size_t>(size));
+  if (text.size() > kLongest) refuse(file, fmt::format("the file is longer than {} bytes", kLongest));
   text.erase(std::min(text.size(), text.find_last_not_of(kWhiteSpace) + 1));
   text.erase(0, std::min(text.size(), text.find_first_not_of(kWhiteSpace)));
   if (text.size() < kShortest) refuse(file, fmt::format("the secret has fewer than {} characters, so it could be guessed", kShortest));
-  if ((status.st_mode & (S_IRGRP | S_IROTH)) != 0) {
+  struct stat status {};
+  if (stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRGRP | S_IROTH)) != 0) {
     logger.warn("distributed.secret_file {} can be read by other users of this host; run chmod 600 on it", file.string());
   }
   return {world::RunSecret::Source::kFile, std::move(text)};
@@ -141,21 +136,19 @@ c10::intrusive_ptr<c10d::Store> SealedStore::clone() {
   return clone;
 }
 
-void SealedStore::set(const std::string& key, const Bytes& value) { store_->set(full(key), seal_->close(full(key), value)); }
+void SealedStore::set(const std::string& key, const Bytes& value) { PrefixStore::set(key, seal_->close(joinKey(key), value)); }
 
 SealedStore::Bytes SealedStore::get(const std::string& key) {
   const auto deadline = std::chrono::steady_clock::now() + getTimeout();
   while (true) {
     if (auto value = read(key)) return *std::move(value);
-    if (std::chrono::steady_clock::now() >= deadline) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + full(key));
+    if (std::chrono::steady_clock::now() >= deadline) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + joinKey(key));
     std::this_thread::sleep_for(kReadAgain);
   }
 }
 
 std::vector<SealedStore::Bytes> SealedStore::multiGet(const std::vector<std::string>& keys) {
-  std::vector<std::string> full_keys;
-  for (const auto& key : keys) full_keys.push_back(full(key));
-  auto values = store_->multiGet(full_keys);
+  auto values = PrefixStore::multiGet(keys);
   for (size_t i = 0; i < keys.size(); ++i) {
     auto value = open(keys[i], values[i]);
     if (!value) {
@@ -168,33 +161,25 @@ std::vector<SealedStore::Bytes> SealedStore::multiGet(const std::vector<std::str
 }
 
 SealedStore::Bytes SealedStore::compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) {
-  const auto sealed = seal_->close(full(key), desired);
+  const auto sealed = seal_->close(joinKey(key), desired);
   Bytes current;
   if (!expected.empty()) {
-    if (!store_->check({full(key)})) return expected;
-    current = store_->get(full(key));
+    if (!PrefixStore::check({key})) return expected;
+    current = PrefixStore::get(key);
     const auto value = open(key, current);
     if (value && *value != expected) return remember(key, *value);
   }
   while (true) {
-    auto found = store_->compareSet(full(key), current, sealed);
+    auto found = PrefixStore::compareSet(key, current, sealed);
     if (found == sealed) return remember(key, desired);
     if (auto value = open(key, found)) return remember(key, *std::move(value));
     current = std::move(found);
   }
 }
 
-int64_t SealedStore::add(const std::string& key, int64_t value) { return store_->add(full(key), value); }
-
-bool SealedStore::deleteKey(const std::string& key) { return store_->deleteKey(full(key)); }
-
 bool SealedStore::check(const std::vector<std::string>& keys) {
-  return std::ranges::all_of(keys, [&](const std::string& key) { return store_->check({full(key)}) && read(key); });
+  return std::ranges::all_of(keys, [&](const std::string& key) { return PrefixStore::check({key}) && read(key); });
 }
-
-int64_t SealedStore::getNumKeys() { return store_->getNumKeys(); }
-
-void SealedStore::wait(const std::vector<std::string>& keys) { wait(keys, getTimeout()); }
 
 void SealedStore::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -202,25 +187,19 @@ void SealedStore::wait(const std::vector<std::string>& keys, const milliseconds&
     while (true) {
       const auto remaining = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
       // A timeout of 0 would mean no limit.
-      store_->wait({full(key)}, std::max(remaining, milliseconds(1)));
+      PrefixStore::wait({key}, std::max(remaining, milliseconds(1)));
       if (read(key)) break;
-      if (remaining <= kReadAgain) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + full(key));
+      if (remaining <= kReadAgain) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + joinKey(key));
       std::this_thread::sleep_for(kReadAgain);
     }
   }
 }
 
-const milliseconds& SealedStore::getTimeout() const noexcept { return store_->getTimeout(); }
-
-void SealedStore::setTimeout(const milliseconds& timeout) { store_->setTimeout(timeout); }
-
 std::optional<SealedStore::Bytes> SealedStore::open(const std::string& key, const Bytes& sealed) {
-  auto value = seal_->open(full(key), sealed);
+  auto value = seal_->open(joinKey(key), sealed);
   if (!value) std::call_once(*reported_, on_foreign_, key);
   return value;
 }
-
-std::optional<SealedStore::Bytes> SealedStore::read(const std::string& key) { return open(key, store_->get(full(key))); }
 
 SealedStore::Bytes SealedStore::remember(const std::string& key, Bytes value) {
   const std::lock_guard lock(mutex_);

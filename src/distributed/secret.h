@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 #include <vector>
 
@@ -70,14 +70,14 @@ class Seal {
 // A store in which only ranks that have the run's secret can read and write values. A value of another program counts as missing: get() and
 // wait() wait for a sealed value, multiGet() returns the last sealed value that it or compareSet() has read, and compareSet() replaces the
 // value. The counters of add() and the existence of keys are not protected, and an earlier value of a key can be replayed.
-class SealedStore final : public c10d::Store {
+class SealedStore final : public c10d::PrefixStore {
  public:
   // Called once, on any thread, with the key of the first invalid value that this object or a clone reads.
   using OnForeign = std::function<void(const std::string& key)>;
 
   // `prefix` is prepended to each key and sealed with it.
   SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign)
-      : store_(std::move(store)), prefix_(std::move(prefix)), seal_(std::move(seal)), on_foreign_(std::move(on_foreign)) {}
+      : PrefixStore(std::move(prefix), std::move(store)), seal_(std::move(seal)), on_foreign_(std::move(on_foreign)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -85,25 +85,17 @@ class SealedStore final : public c10d::Store {
   std::vector<std::vector<uint8_t>> multiGet(const std::vector<std::string>& keys) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                   const std::vector<uint8_t>& desired) override;
-  int64_t add(const std::string& key, int64_t value) override;
-  bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
-  int64_t getNumKeys() override;
-  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
-  const std::chrono::milliseconds& getTimeout() const noexcept override;
-  void setTimeout(const std::chrono::milliseconds& timeout) override;
 
  private:
   using Bytes = std::vector<uint8_t>;
 
-  std::string full(const std::string& key) const { return prefix_ + "/" + key; }
   std::optional<Bytes> open(const std::string& key, const Bytes& sealed);
-  std::optional<Bytes> read(const std::string& key);
+  std::optional<Bytes> read(const std::string& key) { return open(key, PrefixStore::get(key)); }
   Bytes remember(const std::string& key, Bytes value);
 
-  const c10::intrusive_ptr<c10d::Store> store_;
-  const std::string prefix_;
   const std::shared_ptr<const Seal> seal_;
   const OnForeign on_foreign_;
   std::shared_ptr<std::once_flag> reported_ = std::make_shared<std::once_flag>();  // shared with clones

@@ -46,7 +46,7 @@ TEST_F(SecretFile, IsReadWithoutWhiteSpaceAtItsEnds) {
 
 TEST_F(SecretFile, IsRefused) {
   const auto name = "distributed.secret_file " + file_.string();
-  EXPECT_THAT(error_of(file_), HasSubstr(name + ": No such file or directory"));
+  EXPECT_THAT(error_of(file_), HasSubstr(name + ": cannot be read: No such file or directory"));
   EXPECT_THAT(error_of(write("  0123456789abcde\n")), HasSubstr(name + ": the secret has fewer than 16 characters"));
   EXPECT_THAT(error_of(write("\n")), HasSubstr("fewer than 16 characters"));
   EXPECT_THAT(error_of(write(std::string(4097, 'x'))), HasSubstr("the file is longer than 4096 bytes"));
