@@ -205,11 +205,11 @@ class TreeMaker {
 
   state::Tree make(const Dict& content, int depth) {
     const auto& contents = content.contents;
-    check_keys(contents);
     // The vector of items grows by doubling; while it grows, the old and the new memory exist at the same time.
-    budget_.take(contents.size() / 2, 3 * sizeof(state::Item));
+    budget_.take(contents.size() / 2, 3 * sizeof(state::Item) + sizeof(const state::Key*));
     state::Dict dict;
     for (size_t i = 0; i < contents.size(); i += 2) dict.add(key(contents[i]), make(contents[i + 1], depth + 1));
+    check_keys(dict);
     return dict;
   }
 
@@ -227,31 +227,23 @@ class TreeMaker {
   }
 
   state::Key key(ObjectId id) {
-    if (const auto* integer = std::get_if<int64_t>(&objects_[id])) return *integer;
-    return copy(std::get<std::string_view>(objects_[id]));
+    const auto& object = objects_[id];
+    if (const auto* integer = std::get_if<int64_t>(&object)) return *integer;
+    if (const auto* text = std::get_if<std::string_view>(&object)) return copy(*text);
+    throw PickleError(fmt::format("makes a dictionary with {} as a key", describe(object)));
   }
 
-  void check_keys(const std::vector<ObjectId>& contents) {
-    budget_.take(contents.size() / 2, sizeof(ObjectId));
-    std::vector<ObjectId> keys;
-    keys.reserve(contents.size() / 2);
-    for (size_t i = 0; i < contents.size(); i += 2) {
-      const auto& object = objects_[contents[i]];
-      if (!std::holds_alternative<std::string_view>(object) && !std::holds_alternative<int64_t>(object)) {
-        throw PickleError(fmt::format("makes a dictionary with {} as a key", describe(object)));
-      }
-      keys.push_back(contents[i]);
-    }
-    const auto value_of = [this](ObjectId id) -> std::variant<int64_t, std::string_view> {
-      if (const auto* text = std::get_if<std::string_view>(&objects_[id])) return *text;
-      return std::get<int64_t>(objects_[id]);
-    };
+  static void check_keys(const state::Dict& dict) {
+    std::vector<const state::Key*> keys;
+    keys.reserve(dict.items().size());
+    for (const auto& item : dict.items()) keys.push_back(&item.key);
+    const auto value_of = [](const state::Key* key) -> const state::Key& { return *key; };
     std::ranges::sort(keys, {}, value_of);
     const auto equal = std::ranges::adjacent_find(keys, {}, value_of);
     if (equal == keys.end()) return;
-    const auto* text = std::get_if<std::string_view>(&objects_[*equal]);
-    throw PickleError(fmt::format("makes a dictionary with the key {} twice",
-                                  text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*equal]))));
+    const auto* text = std::get_if<std::string>(*equal);
+    throw PickleError(
+        fmt::format("makes a dictionary with the key {} twice", text != nullptr ? in_quotes(*text) : state::to_string(**equal)));
   }
 
   const Objects& objects_;
@@ -260,57 +252,244 @@ class TreeMaker {
 
 using Arguments = std::span<const ObjectId>;
 
-class Caller {
- public:
-  Caller(Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
+Global find_global(std::string_view module, std::string_view name) {
+  using Kind = Global::Kind;
+  if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
+  if (module == "collections" && name == "Counter") return {Kind::kCounter};
+  if (module == "torch._utils" && name == "_rebuild_tensor") return {Kind::kRebuildTensor};
+  if (module == "torch._utils" && name == "_rebuild_tensor_v2") return {Kind::kRebuildTensorV2};
+  if (module == "torch._utils" && name == "_rebuild_tensor_v3") return {Kind::kRebuildTensorV3};
+  if (module == "torch._utils" && name == "_rebuild_parameter") return {Kind::kRebuildParameter};
+  if (module == "torch.nn.parameter" && name == "Parameter") return {Kind::kParameter};
+  if (module == "torch.storage" && name == "UntypedStorage") return {Kind::kStorage};
+  if (module == "torch") {
+    if (name == "Size") return {Kind::kSize};
+    if (name == "device") return {Kind::kDevice};
+    if (const auto* dtype = find_dtype_by_storage(name)) return {Kind::kStorage, dtype};
+    if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
+  }
+  throw PickleError(fmt::format("uses {}, which is not plain data and is never executed", in_quotes(fmt::format("{}.{}", module, name))));
+}
 
-  ObjectId call(Global function, Arguments arguments) {
-    switch (function.kind) {
-      case Global::Kind::kOrderedDict:
+class Unpickler {
+ public:
+  Unpickler(std::span<const uint8_t> bytes, StorageIds storage_ids, const StorageLoader& load_storage, Budget& budget)
+      : program_(bytes), storage_ids_(storage_ids), load_storage_(load_storage), budget_(budget), objects_(budget) {}
+
+  state::Tree run() {
+    for (auto opcode = next_opcode(); opcode != Opcode::kStop; opcode = next_opcode()) {
+      if (const auto object = run(opcode)) push(stack_, *object, budget_);
+    }
+    const auto result = pop();
+    if (!stack_.empty() || !marks_.empty()) throw PickleError("ends with unused objects or marks on its stack");
+    return TreeMaker(objects_, budget_).make(result, 0);
+  }
+
+  // Byte offset of the current instruction.
+  size_t position() const { return position_; }
+  // After run(): the program's length in bytes.
+  size_t program_size() const { return next_; }
+
+ private:
+  const uint8_t* take(size_t size) {
+    if (size > program_.size() - next_) throw PickleError("ends in the middle of an instruction", kDamagedFix);
+    const auto* bytes = program_.data() + next_;
+    next_ += size;
+    return bytes;
+  }
+
+  template <typename T>
+  T number() {
+    return load<T>(take(sizeof(T)));
+  }
+
+  Opcode next_opcode() {
+    position_ = next_;
+    return static_cast<Opcode>(number<uint8_t>());
+  }
+
+  std::string_view text(size_t size) { return {reinterpret_cast<const char*>(take(size)), size}; }
+
+  std::string_view line() {
+    const auto rest = program_.subspan(next_);
+    const auto content = text(static_cast<size_t>(std::ranges::find(rest, '\n') - rest.begin()));
+    take(1);
+    return content;
+  }
+
+  // Throws PickleError if there is no object above the last mark.
+  ObjectId top() const {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("pops an object from an empty stack");
+    return stack_.back();
+  }
+
+  ObjectId pop() {
+    const auto id = top();
+    stack_.pop_back();
+    return id;
+  }
+
+  // Pops the objects that were pushed since the last mark.
+  std::vector<ObjectId> pop_to_mark() {
+    if (marks_.empty()) throw PickleError("pops objects up to a mark, but there is no mark");
+    const auto first = stack_.begin() + marks_.back();
+    budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
+    std::vector<ObjectId> ids(first, stack_.end());
+    stack_.erase(first, stack_.end());
+    marks_.pop_back();
+    return ids;
+  }
+
+  // Runs an instruction and returns the object that it pushes, if any.
+  std::optional<ObjectId> run(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kNone:
+        return Objects::kNone;
+      case Opcode::kNewTrue:
+        return Objects::kTrue;
+      case Opcode::kNewFalse:
+        return Objects::kFalse;
+      case Opcode::kEmptyTuple:
+        return Objects::kEmptyTuple;
+      case Opcode::kEmptyList:
+        return objects_.add(List{});
+      case Opcode::kEmptyDict:
+        return objects_.add(Dict{false, {}});
+      case Opcode::kBinInt:
+        return objects_.add(int64_t{static_cast<int32_t>(number<uint32_t>())});
+      case Opcode::kBinInt1:
+        return objects_.add(int64_t{number<uint8_t>()});
+      case Opcode::kBinInt2:
+        return objects_.add(int64_t{number<uint16_t>()});
+      case Opcode::kLong1:
+        return objects_.add(long_integer());
+      case Opcode::kBinFloat:
+        return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
+      case Opcode::kBinUnicode:
+      case Opcode::kBinString:
+        return objects_.add(text(number<uint32_t>()));
+      case Opcode::kShortBinString:
+        return objects_.add(text(number<uint8_t>()));
+      case Opcode::kGlobal: {
+        const auto module = line();
+        return objects_.add(find_global(module, line()));
+      }
+      case Opcode::kTuple:
+        return objects_.add(Tuple{pop_to_mark()});
+      case Opcode::kTuple1:
+      case Opcode::kTuple2:
+      case Opcode::kTuple3:
+        return tuple(static_cast<size_t>(opcode) - static_cast<size_t>(Opcode::kTuple1) + 1);
+      case Opcode::kBinGet:
+        return stored(number<uint8_t>());
+      case Opcode::kLongBinGet:
+        return stored(number<uint32_t>());
+      case Opcode::kReduce: {
+        const auto arguments = pop();
+        return call(pop(), arguments);
+      }
+      case Opcode::kBinPersId:
+        return objects_.add(storage_of(objects_, pop(), storage_ids_, load_storage_));
+      case Opcode::kProto:
+        check_protocol(number<uint8_t>());
+        break;
+      case Opcode::kMark:
+        push(marks_, static_cast<uint32_t>(stack_.size()), budget_);
+        break;
+      case Opcode::kBinPut:
+        store(number<uint8_t>());
+        break;
+      case Opcode::kLongBinPut:
+        store(number<uint32_t>());
+        break;
+      case Opcode::kAppend:
+        extend({pop()});
+        break;
+      case Opcode::kAppends:
+        extend(pop_to_mark());
+        break;
+      case Opcode::kSetItem: {
+        const auto value = pop();
+        set_items({pop(), value});
+        break;
+      }
+      case Opcode::kSetItems:
+        set_items(pop_to_mark());
+        break;
+      case Opcode::kBuild: {
+        const auto state = pop();
+        set_state(objects_[top()], objects_[state]);
+        break;
+      }
+      default:
+        throw PickleError(fmt::format("contains the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
+    }
+    return std::nullopt;
+  }
+
+  static void check_protocol(unsigned protocol) {
+    if (protocol == kProtocol) return;
+    throw PickleError(fmt::format("has pickle protocol {}, which only Python can read", protocol),
+                      "save it again with torch.save without the argument pickle_protocol");
+  }
+
+  // A two's complement integer, preceded by its length in bytes.
+  int64_t long_integer() {
+    const size_t size = number<uint8_t>();
+    const auto* bytes = take(size);
+    if (size > sizeof(int64_t)) throw PickleError("contains an integer of more than 64 bits");
+    uint64_t value = size > 0 && (bytes[size - 1] & 0x80) != 0 ? ~uint64_t{0} : 0;
+    for (size_t i = size; i > 0; --i) value = value << 8 | bytes[i - 1];
+    return static_cast<int64_t>(value);
+  }
+
+  ObjectId call(ObjectId called, ObjectId given) {
+    using Kind = Global::Kind;
+    const auto* function = std::get_if<Global>(&objects_[called]);
+    const auto* tuple = std::get_if<Tuple>(&objects_[given]);
+    if (function == nullptr || tuple == nullptr)
+      throw PickleError(fmt::format("calls {} with {}", describe(objects_[called]), describe(objects_[given])));
+    const Arguments arguments = tuple->elements;
+    switch (function->kind) {
+      case Kind::kOrderedDict:
         return ordered_dict(arguments);
-      case Global::Kind::kCounter:
+      case Kind::kCounter:
         return first<Dict>(arguments, 1, 1);
-      case Global::Kind::kSize:
+      case Kind::kSize:
         return first<Tuple>(arguments, 1, 1);
-      case Global::Kind::kDevice:
+      case Kind::kDevice:
         // ("cpu") or ("cuda", 0); only the type is kept.
         return first<std::string_view>(arguments, 1, 2);
-      case Global::Kind::kRebuildTensor:
-        expect_count(arguments, 4, 4);
-        return make_tensor(arguments, nullptr);
-      case Global::Kind::kRebuildTensorV2:
-        return rebuild_tensor_v2(arguments, nullptr);
-      case Global::Kind::kRebuildTensorV3:
-        return rebuild_tensor_v3(arguments);
-      case Global::Kind::kRebuildParameter:
+      case Kind::kRebuildTensor:
+        return rebuild_tensor(arguments, 4);
+      case Kind::kRebuildTensorV2:
+        return rebuild_tensor(arguments, 6);
+      case Kind::kRebuildTensorV3:
+        return rebuild_tensor(arguments, 7);
+      case Kind::kRebuildParameter:
         first<torch::Tensor>(arguments, 3, 3);
         expect_empty(arguments[2], "hooks");
         return arguments[0];
-      case Global::Kind::kParameter:
+      case Kind::kParameter:
         return first<torch::Tensor>(arguments, 1, 2);
-      case Global::Kind::kStorage:
-      case Global::Kind::kDtype:
+      case Kind::kStorage:
+      case Kind::kDtype:
         break;
     }
     throw PickleError("calls a type that is not a function");
   }
 
   // Accepts and ignores the state that torch.save stores besides an object's content: an OrderedDict's attributes (such as a state_dict's
-  // _metadata), and whether a parameter requires gradients.
-  void set_state(ObjectId object, ObjectId state) const {
-    const auto& content = objects_[object];
-    if (std::holds_alternative<torch::Tensor>(content)) return set_parameter_state(state);
-    const auto* dict = std::get_if<Dict>(&content);
-    if (dict == nullptr) throw PickleError(fmt::format("sets attributes of {}", describe(content)));
-    if (!dict->is_ordered || !std::holds_alternative<Dict>(objects_[state])) throw PickleError("sets attributes of a plain dictionary");
-  }
-
- private:
-  // `state`: (requires_grad, volatile, hooks), as parameters have in files of PyTorch before 0.4.
-  void set_parameter_state(ObjectId state) const {
-    const auto* tuple = std::get_if<Tuple>(&objects_[state]);
-    if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
-    expect_empty(tuple->elements[2], "hooks");
+  // _metadata), and a parameter's (requires_grad, volatile, hooks) in files of PyTorch before 0.4.
+  void set_state(const Object& object, const Object& state) const {
+    if (std::holds_alternative<torch::Tensor>(object)) {
+      const auto* tuple = std::get_if<Tuple>(&state);
+      if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
+      return expect_empty(tuple->elements[2], "hooks");
+    }
+    const auto* dict = std::get_if<Dict>(&object);
+    if (dict == nullptr) throw PickleError(fmt::format("sets attributes of {}", describe(object)));
+    if (!dict->is_ordered || !std::holds_alternative<Dict>(state)) throw PickleError("sets attributes of a plain dictionary");
   }
 
   static void expect_count(Arguments arguments, size_t least, size_t most) {
@@ -342,10 +521,6 @@ class Caller {
       throw PickleError(fmt::format("makes a tensor with {}", what), fix);
   }
 
-  void expect_no_metadata(ObjectId id) const {
-    expect_empty(id, "metadata, such as a conjugate or negative bit", "call resolve_conj() and resolve_neg() on it before torch.save");
-  }
-
   // Arguments: none, or, from Python 2, one list of [key, value] pairs.
   ObjectId ordered_dict(Arguments arguments) {
     expect_count(arguments, 0, 1);
@@ -361,29 +536,22 @@ class Caller {
     return objects_.add(std::move(dict));
   }
 
-  // Arguments: (storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])
-  ObjectId rebuild_tensor_v3(Arguments arguments) {
-    expect_count(arguments, 7, 8);
-    const auto dtype = get<Global>(arguments[6]);
-    if (dtype.kind != Global::Kind::kDtype) throw PickleError("makes a tensor without a dtype");
-    if (arguments.size() == 8) expect_no_metadata(arguments[7]);
-    return rebuild_tensor_v2(arguments.first(6), dtype.dtype);
-  }
-
-  // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). If `dtype` is nullptr, the storage's dtype is used.
-  ObjectId rebuild_tensor_v2(Arguments arguments, const Dtype* dtype) {
-    expect_count(arguments, 6, 7);
-    get<bool>(arguments[4]);
-    expect_empty(arguments[5], "hooks");
-    if (arguments.size() == 7) expect_no_metadata(arguments[6]);
-    return make_tensor(arguments.first(4), dtype);
-  }
-
-  // Arguments: (storage, offset, size, stride). If `dtype` is nullptr, the storage's dtype is used.
-  ObjectId make_tensor(Arguments arguments, const Dtype* dtype) {
+  // Arguments: (storage, offset, size, stride), then (requires_grad, hooks) if `count` is 6 or 7, then the dtype if it is 7, and then
+  // perhaps metadata if it is 6 or 7. Without a dtype, that of the storage is used.
+  ObjectId rebuild_tensor(Arguments arguments, size_t count) {
+    expect_count(arguments, count, count == 4 ? 4 : count + 1);
+    if (count > 4) {
+      get<bool>(arguments[4]);
+      expect_empty(arguments[5], "hooks");
+    }
+    if (arguments.size() > count) {
+      expect_empty(arguments[count], "metadata, such as a conjugate or negative bit",
+                   "call resolve_conj() and resolve_neg() on it before torch.save");
+    }
     const auto& storage = get<Storage>(arguments[0]);
-    if (dtype == nullptr) dtype = storage.dtype;
-    if (dtype == nullptr) throw PickleError("makes a tensor without a dtype");
+    const auto type = count == 7 ? get<Global>(arguments[6]) : Global{Global::Kind::kDtype, storage.dtype};
+    if (type.kind != Global::Kind::kDtype || type.dtype == nullptr) throw PickleError("makes a tensor without a dtype");
+    const auto* dtype = type.dtype;
     const auto element_size = c10::elementSize(dtype->type);
     if (storage.begin % element_size != 0) {
       throw PickleError(
@@ -444,190 +612,6 @@ class Caller {
     }
   }
 
-  Objects& objects_;
-  Budget& budget_;
-};
-
-Global find_global(std::string_view module, std::string_view name) {
-  using Kind = Global::Kind;
-  if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
-  if (module == "collections" && name == "Counter") return {Kind::kCounter};
-  if (module == "torch._utils" && name == "_rebuild_tensor") return {Kind::kRebuildTensor};
-  if (module == "torch._utils" && name == "_rebuild_tensor_v2") return {Kind::kRebuildTensorV2};
-  if (module == "torch._utils" && name == "_rebuild_tensor_v3") return {Kind::kRebuildTensorV3};
-  if (module == "torch._utils" && name == "_rebuild_parameter") return {Kind::kRebuildParameter};
-  if (module == "torch.nn.parameter" && name == "Parameter") return {Kind::kParameter};
-  if (module == "torch.storage" && name == "UntypedStorage") return {Kind::kStorage};
-  if (module == "torch") {
-    if (name == "Size") return {Kind::kSize};
-    if (name == "device") return {Kind::kDevice};
-    if (const auto* dtype = find_dtype_by_storage(name)) return {Kind::kStorage, dtype};
-    if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
-  }
-  throw PickleError(fmt::format("uses {}, which is not plain data and is never executed", in_quotes(fmt::format("{}.{}", module, name))));
-}
-
-class Unpickler {
- public:
-  Unpickler(std::span<const uint8_t> bytes, StorageIds storage_ids, const StorageLoader& load_storage, Budget& budget)
-      : program_(bytes), storage_ids_(storage_ids), load_storage_(load_storage), budget_(budget), objects_(budget) {}
-
-  state::Tree run() {
-    for (auto opcode = next_opcode(); opcode != Opcode::kStop; opcode = next_opcode()) {
-      auto object = constant(opcode);
-      if (!object) object = derived(opcode);
-      if (object) {
-        push_object(*object);
-      } else {
-        act(opcode);
-      }
-    }
-    const auto result = pop();
-    if (!stack_.empty() || !marks_.empty()) throw PickleError("ends with unused objects or marks on its stack");
-    return TreeMaker(objects_, budget_).make(result, 0);
-  }
-
-  // Byte offset of the current instruction.
-  size_t position() const { return position_; }
-  // After run(): the program's length in bytes.
-  size_t program_size() const { return next_; }
-
- private:
-  const uint8_t* take(size_t size) {
-    if (size > program_.size() - next_) throw PickleError("ends in the middle of an instruction", kDamagedFix);
-    const auto* bytes = program_.data() + next_;
-    next_ += size;
-    return bytes;
-  }
-
-  template <typename T>
-  T number() {
-    return load<T>(take(sizeof(T)));
-  }
-
-  Opcode next_opcode() {
-    position_ = next_;
-    return static_cast<Opcode>(number<uint8_t>());
-  }
-
-  std::string_view text(size_t size) { return {reinterpret_cast<const char*>(take(size)), size}; }
-
-  std::string_view line() {
-    const auto rest = program_.subspan(next_);
-    const auto content = text(static_cast<size_t>(std::ranges::find(rest, '\n') - rest.begin()));
-    take(1);
-    return content;
-  }
-
-  void push_object(ObjectId id) { push(stack_, id, budget_); }
-
-  // Throws PickleError if there is no object above the last mark.
-  ObjectId top() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("pops an object from an empty stack");
-    return stack_.back();
-  }
-
-  ObjectId pop() {
-    const auto id = top();
-    stack_.pop_back();
-    return id;
-  }
-
-  // Pops the objects that were pushed since the last mark.
-  std::vector<ObjectId> pop_to_mark() {
-    if (marks_.empty()) throw PickleError("pops objects up to a mark, but there is no mark");
-    const auto first = stack_.begin() + marks_.back();
-    budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
-    std::vector<ObjectId> ids(first, stack_.end());
-    stack_.erase(first, stack_.end());
-    marks_.pop_back();
-    return ids;
-  }
-
-  // If the instruction makes an object from the program's bytes alone, returns the object; nullopt for other instructions.
-  std::optional<ObjectId> constant(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kNone:
-        return Objects::kNone;
-      case Opcode::kNewTrue:
-        return Objects::kTrue;
-      case Opcode::kNewFalse:
-        return Objects::kFalse;
-      case Opcode::kEmptyTuple:
-        return Objects::kEmptyTuple;
-      case Opcode::kEmptyList:
-        return objects_.add(List{});
-      case Opcode::kEmptyDict:
-        return objects_.add(Dict{false, {}});
-      case Opcode::kBinInt:
-        return objects_.add(int64_t{static_cast<int32_t>(number<uint32_t>())});
-      case Opcode::kBinInt1:
-        return objects_.add(int64_t{number<uint8_t>()});
-      case Opcode::kBinInt2:
-        return objects_.add(int64_t{number<uint16_t>()});
-      case Opcode::kLong1:
-        return objects_.add(long_integer());
-      case Opcode::kBinFloat:
-        return objects_.add(std::bit_cast<double>(__builtin_bswap64(number<uint64_t>())));
-      case Opcode::kBinUnicode:
-      case Opcode::kBinString:
-        return objects_.add(text(number<uint32_t>()));
-      case Opcode::kShortBinString:
-        return objects_.add(text(number<uint8_t>()));
-      case Opcode::kGlobal: {
-        const auto module = line();
-        return objects_.add(find_global(module, line()));
-      }
-      default:
-        return std::nullopt;
-    }
-  }
-
-  // A two's complement integer, preceded by its length in bytes.
-  int64_t long_integer() {
-    const size_t size = number<uint8_t>();
-    const auto* bytes = take(size);
-    if (size > sizeof(int64_t)) throw PickleError("contains an integer of more than 64 bits");
-    uint64_t value = size > 0 && (bytes[size - 1] & 0x80) != 0 ? ~uint64_t{0} : 0;
-    for (size_t i = size; i > 0; --i) value = value << 8 | bytes[i - 1];
-    return static_cast<int64_t>(value);
-  }
-
-  // If the instruction makes an object from earlier objects or finds one, returns the object; nullopt for other instructions.
-  std::optional<ObjectId> derived(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kTuple:
-        return objects_.add(Tuple{pop_to_mark()});
-      case Opcode::kTuple1:
-        return tuple(1);
-      case Opcode::kTuple2:
-        return tuple(2);
-      case Opcode::kTuple3:
-        return tuple(3);
-      case Opcode::kBinGet:
-        return get(number<uint8_t>());
-      case Opcode::kLongBinGet:
-        return get(number<uint32_t>());
-      case Opcode::kReduce: {
-        const auto arguments = pop();
-        return call(pop(), arguments);
-      }
-      case Opcode::kBinPersId:
-        return objects_.add(storage_of(objects_, pop(), storage_ids_, load_storage_));
-      default:
-        return std::nullopt;
-    }
-  }
-
-  ObjectId call(ObjectId function, ObjectId arguments) {
-    const auto* global = std::get_if<Global>(&objects_[function]);
-    const auto* tuple = std::get_if<Tuple>(&objects_[arguments]);
-    if (global == nullptr || tuple == nullptr) {
-      throw PickleError(fmt::format("calls {} with {}", describe(objects_[function]), describe(objects_[arguments])));
-    }
-    return Caller(objects_, budget_).call(*global, tuple->elements);
-  }
-
   ObjectId tuple(size_t size) {
     budget_.take(size, sizeof(ObjectId));
     std::vector<ObjectId> elements(size);
@@ -653,49 +637,15 @@ class Unpickler {
     for (const auto id : contents) push(dict.contents, id, budget_);
   }
 
-  // Runs an instruction that makes no object.
-  void act(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kProto:
-        if (const unsigned protocol = number<uint8_t>(); protocol != kProtocol) {
-          throw PickleError(fmt::format("has pickle protocol {}, which only Python can read", protocol),
-                            "save it again with torch.save without the argument pickle_protocol");
-        }
-        return;
-      case Opcode::kMark:
-        return push(marks_, static_cast<uint32_t>(stack_.size()), budget_);
-      case Opcode::kBinPut:
-        return put(number<uint8_t>());
-      case Opcode::kLongBinPut:
-        return put(number<uint32_t>());
-      case Opcode::kAppend:
-        return extend({pop()});
-      case Opcode::kAppends:
-        return extend(pop_to_mark());
-      case Opcode::kSetItem: {
-        const auto value = pop();
-        return set_items({pop(), value});
-      }
-      case Opcode::kSetItems:
-        return set_items(pop_to_mark());
-      case Opcode::kBuild: {
-        const auto state = pop();
-        return Caller(objects_, budget_).set_state(top(), state);
-      }
-      default:
-        throw PickleError(fmt::format("contains the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
-    }
-  }
-
   // Pickle programs number memo entries from 0 and need at least two bytes for each entry, so an index of half the program's size or more
   // is not valid and would only request memory.
-  void put(size_t index) {
+  void store(size_t index) {
     if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the index {}, which is too large", index));
     while (memo_.size() <= index) push(memo_, kNothing, budget_);
     memo_[index] = top();
   }
 
-  ObjectId get(size_t index) const {
+  ObjectId stored(size_t index) const {
     if (index >= memo_.size() || memo_[index] == kNothing)
       throw PickleError(fmt::format("reads the object with index {}, which it has not stored", index));
     return memo_[index];
