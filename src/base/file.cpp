@@ -66,31 +66,32 @@ Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
 }
 
-constexpr int kPollMilliseconds = 100;
-constexpr int kMostPollsWithoutWriter = 50;
-
-// Waits briefly. Returns true when there are bytes to read or all writers have closed the pipe.
-bool wait_for_bytes(int pipe, const std::filesystem::path& path) {
-  pollfd wanted{.fd = pipe, .events = POLLIN, .revents = 0};
-  if (::poll(&wanted, 1, kPollMilliseconds) > 0) return true;
-  if (stop_signal() != 0) throw Error("stopped on request while waiting for the writer of the pipe " + path.string(), ExitCode::kStopped);
-  return false;
-}
-
-std::string read_all(const Descriptor& file, const std::filesystem::path& path, size_t max_bytes, bool is_pipe) {
+// `awaited`: what a read may wait for; empty for a file. `is_pipe`: of a named pipe, which is opened without waiting for a writer.
+std::string read_all(int descriptor, const std::string& name, size_t max_bytes, const std::string& awaited, bool is_pipe) {
+  constexpr int kPollMilliseconds = 100;
+  constexpr int kMostPollsWithoutWriter = 50;
+  const auto check_stop = [&] {
+    if (!awaited.empty() && stop_signal() != 0) throw Error("stopped on request while waiting for " + awaited, ExitCode::kStopped);
+  };
   std::string content;
   std::array<char, size_t{1} << 16> buffer;
   int num_polls_without_writer = 0;
   while (true) {
-    const bool is_ready = !is_pipe || wait_for_bytes(file.number(), path);
-    const auto length = ::read(file.number(), buffer.data(), buffer.size());
-    if (length < 0 && errno != EINTR && errno != EAGAIN) fail("read", path);
-    if (length == 0 && is_ready) return content;
-    if (length == 0 && ++num_polls_without_writer == kMostPollsWithoutWriter) {
-      throw Error("cannot read " + path.string() + ": it is a pipe, and no program has opened it for writing");
+    pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
+    const bool is_ready = awaited.empty() || ::poll(&wanted, 1, kPollMilliseconds) > 0;
+    if (!is_ready) check_stop();
+    if (!is_ready && !is_pipe) continue;
+    const auto length = ::read(descriptor, buffer.data(), buffer.size());
+    if (length < 0 && errno != EINTR && errno != EAGAIN) fail("read", name);
+    if (length == 0 && is_ready) {
+      // The input may have ended because its writer was stopped too.
+      check_stop();
+      return content;
     }
+    if (length == 0 && ++num_polls_without_writer == kMostPollsWithoutWriter)
+      throw Error("cannot read " + name + ": it is a pipe, and no program has opened it for writing");
     if (length > 0) content.append(buffer.data(), static_cast<size_t>(length));
-    if (content.size() > max_bytes) throw Error("cannot read " + path.string() + ": it has more than " + format_bytes(max_bytes));
+    if (content.size() > max_bytes) throw Error("cannot read " + name + ": it has more than " + format_bytes(max_bytes));
   }
 }
 
@@ -154,7 +155,7 @@ std::string read_file(const std::filesystem::path& path) {
   const FileAccess access("reading", path);
   const auto file = open_regular_file(path, O_RDONLY);
   if (file.number() < 0) fail("read", path);
-  return read_all(file, path, std::string().max_size(), /*is_pipe=*/false);
+  return read_all(file.number(), path.string(), std::string().max_size(), "", /*is_pipe=*/false);
 }
 
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes) {
@@ -165,7 +166,12 @@ std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_byte
   const bool is_pipe = S_ISFIFO(status.st_mode);
   const auto refusal = describe_irregular(status.st_mode);
   if (!is_pipe && !refusal.empty()) throw Error("cannot read " + path.string() + ": " + refusal + " or a pipe");
-  return read_all(file, path, max_bytes, is_pipe);
+  return read_all(file.number(), path.string(), max_bytes, is_pipe ? "the writer of the pipe " + path.string() : "", is_pipe);
+}
+
+std::string read_standard_input(size_t max_bytes) {
+  const FileAccess access("reading", kStandardInputName);
+  return read_all(STDIN_FILENO, kStandardInputName, max_bytes, kStandardInputName, /*is_pipe=*/false);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {

@@ -70,6 +70,10 @@ std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t
 // Throws Error also for more than `max_bytes`, for a pipe that no program opens for writing within about five seconds, and, with
 // ExitCode::kStopped, for a stop request during the wait for a pipe.
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);
+// The name of the standard input in messages.
+inline constexpr const char* kStandardInputName = "<standard input>";
+// Reads the standard input to its end. Throws Error also for more than `max_bytes`, and for a stop request like read_file_or_pipe().
+std::string read_standard_input(size_t max_bytes);
 
 // Other processes see the old file or the new one, which is then on the disk, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);

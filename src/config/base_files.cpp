@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/path.h"
-#include "base/standard_streams.h"
 #include "config/yaml.h"
 #include "trainer/error.h"
 

@@ -1,6 +1,6 @@
 #include "config/load.h"
 
-#include "base/standard_streams.h"
+#include "base/file.h"
 #include "config/base_files.h"
 #include "config/overrides.h"
 #include "config/problems.h"
