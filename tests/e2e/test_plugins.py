@@ -135,7 +135,7 @@ class PluginsTest(FolderCase):
         refuse(self.folder / "text.so", f'the plug-in "{self.folder}/text.so" cannot be loaded: {self.folder}/text.so: file too short; build it again with the library')
         refuse(PREFIX / "lib/trainer/libtrainer_images.so", f'"{PREFIX}/lib/trainer/libtrainer_images.so" is not a plug-in for trainer, because it has no TRAINER_PLUGIN(); correct the path, or add this macro')
         # The network of a plug-in that was not loaded is not reported as unknown.
-        self.refused("error: command line: plugins: expected a list, got 5; write it as [5]\n", "validate", *MOBILENET, "plugins=5")
+        self.refused("error: command line: plugins: expected a list, each item a path, got 5; write it as [5]\n", "validate", *MOBILENET, "plugins=5")
         # Two plug-ins with the same components.
         shutil.copy(NETWORK, self.folder / "libcopy.so")
         refuse(f"{NETWORK},{self.folder}/libcopy.so",

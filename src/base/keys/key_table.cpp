@@ -60,7 +60,6 @@ bool has_control_characters(std::string_view text) {
 
 bool is_word(const Node& node, std::string_view word) { return node.kind == Node::Kind::kScalar && node.text == word; }
 
-// The name of a type, and what a value of it must be.
 template <class T>
 std::string type_text(const KeyInfo& info) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -74,19 +73,6 @@ std::string type_text(const KeyInfo& info) {
     return fmt::format("{}list of {}s", info.may_be_one ? one + " or " : "", one);
   }
 }
-template <class T>
-std::string expected_text(const KeyInfo& info) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return "true or false";
-  } else if constexpr (std::is_arithmetic_v<T>) {
-    const std::string one = std::is_integral_v<T> ? "an integer" : "a number";
-    const auto range = range_text(info);
-    return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
-  } else {
-    const auto one = expected_text<typename T::value_type>(info);
-    return fmt::format("{}a list, each item {}", info.may_be_one ? one + ", or " : "", one);
-  }
-}
 
 // Whether another digit follows a leading zero: some programs read such a number as octal, others as decimal.
 bool has_leading_zero(std::string_view text) {
@@ -94,39 +80,24 @@ bool has_leading_zero(std::string_view text) {
   return digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
 }
 
-// parse_value() leaves the field unchanged and returns false if the node has another value.
-template <class T>
-bool parse_value(const Node& node, const KeyInfo& info, T& field) {
-  if (node.kind != Node::Kind::kScalar || node.quoted || has_leading_zero(node.text)) return false;
-  const auto value = parse_number<T>(node.text);
-  if (!value || !std::isfinite(static_cast<double>(*value)) || !in_range(static_cast<double>(*value), info)) return false;
-  field = *value;
-  return true;
-}
-
-bool parse_value(const Node& node, const KeyInfo&, bool& field) {
-  if (node.quoted || (!is_word(node, "true") && !is_word(node, "false"))) return false;
-  field = node.text == "true";
-  return true;
-}
-
-template <class T>
-bool parse_value(const Node& node, const KeyInfo& info, std::vector<T>& field) {
-  if (T one{}; info.may_be_one && parse_value(node, info, one)) {
-    field = {one};
-    return true;
-  }
-  std::vector<T> given(node.items.size());
-  bool valid = node.kind == Node::Kind::kList;
-  for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_value(node.items[i], info, given[i]);
-  if (valid) field = std::move(given);
-  return valid;
-}
-
-// Sets the field; on failure leaves it unchanged and returns what was expected.
+// read_value() sets the field; on failure it leaves it unchanged and returns what was expected.
 template <class T>
 std::optional<std::string> read_value(const Node& node, const KeyInfo& info, T& field) {
-  return parse_value(node, info, field) ? std::nullopt : std::optional(expected_text<T>(info));
+  const bool may_be_number = node.kind == Node::Kind::kScalar && !node.quoted && !has_leading_zero(node.text);
+  const auto value = may_be_number ? parse_number<T>(node.text) : std::nullopt;
+  if (value && std::isfinite(static_cast<double>(*value)) && in_range(static_cast<double>(*value), info)) {
+    field = *value;
+    return std::nullopt;
+  }
+  const std::string one = std::is_integral_v<T> ? "an integer" : "a number";
+  const auto range = range_text(info);
+  return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
+}
+
+std::optional<std::string> read_value(const Node& node, const KeyInfo&, bool& field) {
+  if (node.quoted || (!is_word(node, "true") && !is_word(node, "false"))) return "true or false";
+  field = node.text == "true";
+  return std::nullopt;
 }
 
 std::optional<std::string> read_value(const Node& node, const KeyInfo& info, std::string& field) {
@@ -141,13 +112,20 @@ std::optional<std::string> read_value(const Node& node, const KeyInfo& info, std
   return std::nullopt;
 }
 
-std::optional<std::string> read_value(const Node& node, const KeyInfo& info, std::vector<std::string>& field) {
-  if (node.kind != Node::Kind::kList) return "a list";
-  std::vector<std::string> texts(node.items.size());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    if (const auto expected = read_value(node.items[i], info, texts[i])) return "a list, each item " + *expected;
+template <class T>
+std::optional<std::string> read_value(const Node& node, const KeyInfo& info, std::vector<T>& field) {
+  T one{};
+  auto expected = read_value(node, info, one);
+  if (info.may_be_one && !expected) {
+    field = {one};
+    return std::nullopt;
   }
-  field = std::move(texts);
+  const std::string before = info.may_be_one ? *expected + ", or " : "";
+  std::vector<T> given(node.items.size());
+  expected = node.kind == Node::Kind::kList ? std::nullopt : read_value(Node{}, info, one);
+  for (size_t i = 0; i < given.size() && !expected; ++i) expected = read_value(node.items[i], info, given[i]);
+  if (expected) return fmt::format("{}a list, each item {}", before, *expected);
+  field = std::move(given);
   return std::nullopt;
 }
 
@@ -181,14 +159,16 @@ template <class T>
 Key key_or_word(const std::string& word, std::string name, std::optional<T>& field, const KeyInfo& info) {
   constexpr bool kIsBool = std::is_same_v<T, bool>;
   auto key = make_key(std::move(name), fmt::format("{}{}{}", type_text<T>(info), kIsBool ? " | " : " or ", word), info);
+  T none{};
+  const auto one = *read_value(Node{}, info, none);
   const auto expected = kIsBool                   ? "true, false or " + word
-                        : std::is_arithmetic_v<T> ? fmt::format("{} or {}", expected_text<T>(info), word)
-                                                  : fmt::format("{} or {}", word, expected_text<T>(info));
+                        : std::is_arithmetic_v<T> ? fmt::format("{} or {}", one, word)
+                                                  : fmt::format("{} or {}", word, one);
   const bool is_null = word == "null";
   key.read = [&field, info, word, is_null, expected](const Node& node) -> std::optional<std::string> {
     T given{};
     const bool is_empty = is_null ? node.kind == Node::Kind::kNull : is_word(node, word);
-    if (!is_empty && !parse_value(node, info, given)) return expected;
+    if (!is_empty && read_value(node, info, given)) return expected;
     field = is_empty ? std::nullopt : std::optional(given);
     return std::nullopt;
   };
