@@ -95,21 +95,15 @@ namespace {
 
 uint8_t byte_at(std::string_view text, size_t position) { return static_cast<uint8_t>(text[position]); }
 
-bool is_shown(const Utf8Character& character) {
-  const auto code_point = character.code_point;
-  const bool changes_direction = (code_point >= 0x202a && code_point <= 0x202e) || (code_point >= 0x2066 && code_point <= 0x2069);
-  return character.length > 0 && !changes_direction && (!is_control(code_point) || code_point == '\n' || code_point == '\t');
-}
-
-}  // namespace
-
-std::string printable(std::string_view text) {
+// Escapes the bytes of characters that change a terminal's state or direction of writing, except those in `kept`.
+std::string escaped(std::string_view text, std::string_view kept) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    const auto first = first_character(text);
-    const auto character = text.substr(0, std::max<size_t>(first.length, 1));
-    if (is_shown(first)) {
+    const auto [length, code_point] = first_character(text);
+    const auto character = text.substr(0, std::max<size_t>(length, 1));
+    const bool changes_direction = (code_point >= 0x202a && code_point <= 0x202e) || (code_point >= 0x2066 && code_point <= 0x2069);
+    if (length > 0 && !changes_direction && (!is_control(code_point) || kept.find(character) != kept.npos)) {
       result += character;
     } else {
       for (size_t i = 0; i < character.size(); ++i) fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte_at(character, i));
@@ -119,17 +113,10 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-std::string printable_line(std::string_view text) {
-  std::string result;
-  for (const char c : printable(text)) {
-    if (c == '\n' || c == '\t') {
-      fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<uint8_t>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
+}  // namespace
+
+std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
+std::string printable_line(std::string_view text) { return escaped(text, ""); }
 
 std::string in_quotes(std::string_view text) {
   constexpr size_t kMaxBytes = 80;

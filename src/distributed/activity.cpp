@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <utility>
 
 #include "base/file.h"
@@ -9,23 +10,13 @@
 namespace trainer::distributed {
 
 std::string describe(const ActivityState& state) {
-  switch (state.phase) {
-    case Phase::kStartUp:
-      return "start-up";
-    case Phase::kConnect:
-      return "the set-up of NCCL (NCCL_DEBUG=INFO in the environment shows its steps)";
-    case Phase::kLoading:
-      return fmt::format("loading of step {}", state.step);
-    case Phase::kStep:
-      return fmt::format("step {}", state.step);
-    case Phase::kValidation:
-      return "validation";
-    case Phase::kCheckpoint:
-      return "checkpoint";
-    case Phase::kEnd:
-      return "the end of the run";
-  }
-  return "";
+  constexpr const char* kNames[] = {"start-up",           "the set-up of NCCL (NCCL_DEBUG=INFO in the environment shows its steps)",
+                                    "loading of step {}", "step {}",
+                                    "validation",         "checkpoint",
+                                    "the end of the run"};
+  const auto phase = static_cast<size_t>(state.phase);
+  // Another program may have written any number into the store.
+  return phase < std::size(kNames) ? fmt::format(fmt::runtime(kNames[phase]), state.step) : "";
 }
 
 std::string describe_with_file(const ActivityState& state) {

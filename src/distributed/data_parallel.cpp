@@ -193,15 +193,8 @@ std::unordered_set<const c10::TensorImpl*> weights_with_sparse_gradients(const t
 }
 
 std::optional<torch::ScalarType> dtype_of(GradientCompression compression) {
-  switch (compression) {
-    case GradientCompression::kNone:
-      return std::nullopt;
-    case GradientCompression::kFloat16:
-      return torch::kFloat16;
-    case GradientCompression::kBfloat16:
-      return torch::kBFloat16;
-  }
-  return std::nullopt;
+  if (compression == GradientCompression::kNone) return std::nullopt;
+  return compression == GradientCompression::kFloat16 ? torch::kFloat16 : torch::kBFloat16;
 }
 
 void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Tensor>& tensors) {

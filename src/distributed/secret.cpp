@@ -57,26 +57,19 @@ world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& log
   return {world::RunSecret::Source::kFile, std::move(text)};
 }
 
-std::string describe(world::RunSecret::Source source) {
-  using Source = world::RunSecret::Source;
-  switch (source) {
-    case Source::kNone:
-      return "no secret";
-    case Source::kLauncher:
-      return "the secret of `trainer launch`";
-    case Source::kTorchrun:
-      return "torchrun's run id (TORCHELASTIC_RUN_ID)";
-    case Source::kSlurm:
-      return "Slurm's job id (SLURM_JOB_ID)";
-    case Source::kFile:
-      return "distributed.secret_file";
-  }
-  return "";
-}
-
 namespace {
 
 using Source = world::RunSecret::Source;
+
+// By Source.
+constexpr const char* kKinds[] = {"no secret", "the secret of `trainer launch`", "torchrun's run id (TORCHELASTIC_RUN_ID)",
+                                  "Slurm's job id (SLURM_JOB_ID)", "distributed.secret_file"};
+
+}  // namespace
+
+std::string describe(Source source) { return kKinds[static_cast<size_t>(source)]; }
+
+namespace {
 
 std::string kind_key(int rank) { return fmt::format("secret/{}", rank); }
 
@@ -84,10 +77,8 @@ std::string kind_key(int rank) { return fmt::format("secret/{}", rank); }
 std::optional<Source> read_kind(c10d::Store& store, int rank) {
   const auto bytes = store.get(kind_key(rank));
   const std::string text(bytes.begin(), bytes.end());
-  for (const auto source : {Source::kNone, Source::kLauncher, Source::kTorchrun, Source::kSlurm, Source::kFile}) {
-    if (text == describe(source)) return source;
-  }
-  return std::nullopt;
+  const auto* kind = std::ranges::find(kKinds, text);
+  return kind == std::end(kKinds) ? std::nullopt : std::optional(static_cast<Source>(kind - kKinds));
 }
 
 void write_kind(c10d::Store& store, int rank, Source source) {

@@ -103,29 +103,25 @@ void Output::forward(size_t most_bytes) {
     const auto length = read(descriptor(), buffer.data(), buffer.size());
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
-    if (length <= 0) {
-      pipe_.close();
-      if (!rest_.empty()) forward_line(std::exchange(rest_, {}));
-      return;
-    }
+    if (length <= 0) return end();
     num_read += static_cast<size_t>(length);
     rest_.append(buffer.data(), static_cast<size_t>(length));
-    take_lines();
+    size_t begin = 0;
+    for (size_t line_end = rest_.find('\n'); line_end != std::string::npos; line_end = rest_.find('\n', begin)) {
+      forward_line(rest_.substr(begin, line_end - begin));
+      begin = line_end + 1;
+    }
+    rest_.erase(0, begin);
+    if (rest_.size() > kLongestLine) forward_line(std::exchange(rest_, {}));
   }
-}
-
-void Output::take_lines() {
-  size_t begin = 0;
-  for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-    forward_line(rest_.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  rest_.erase(0, begin);
-  if (rest_.size() > kLongestLine) forward_line(std::exchange(rest_, {}));
 }
 
 void Output::finish() {
   forward(kMostInPipe);
+  end();
+}
+
+void Output::end() {
   pipe_.close();
   if (!rest_.empty()) forward_line(std::exchange(rest_, {}));
 }

@@ -43,7 +43,7 @@ class Output {
 
  private:
   void forward(size_t most_bytes);
-  void take_lines();
+  void end();
   void forward_line(const std::string& line);
 
   Descriptor pipe_;

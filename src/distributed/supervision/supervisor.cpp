@@ -52,9 +52,9 @@ std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadSta
     return Ending{.text = fmt::format("stopped on request in {}", place()), .exit_code = ExitCode::kStopped};
   }
   if (limits.file > milliseconds(0) && thread.with_file > limits.file) {
-    return Ending{.text = fmt::format("{} is stuck: no progress for {} in {}; if that may take longer, raise distributed.hang_seconds{}",
-                                      mine, format_duration(thread.with_file), place(), launch::kThisRankExits),
-                  .is_cause = true};
+    const Failure failure{
+        .kind = Failure::Kind::kStuck, .rank = -1, .process = mine, .where = place(), .detail = format_duration(thread.with_file)};
+    return Ending{.text = to_string(failure) + std::string(launch::kThisRankExits), .is_cause = true};
   }
   return std::nullopt;
 }
