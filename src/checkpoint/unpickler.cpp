@@ -40,23 +40,21 @@ class PickleError : public std::runtime_error {
 
 using ObjectId = uint32_t;
 
+using Arguments = std::span<const ObjectId>;
+
+class Unpickler;
+
+struct Function {
+  std::string_view module, name;
+  ObjectId (*call)(Unpickler& unpickler, Arguments arguments);
+};
+
 // A function, class or constant outside a pickle program that the program may use; all others are refused.
 struct Global {
-  enum class Kind : uint8_t {
-    kOrderedDict,
-    kCounter,
-    kSize,
-    kDevice,
-    kRebuildTensor,
-    kRebuildTensorV2,
-    kRebuildTensorV3,
-    kRebuildParameter,
-    kParameter,
-    kStorage,  // of `dtype`, or of bytes if that is nullptr
-    kDtype,
-  };
+  enum class Kind : uint8_t { kFunction, kStorage, kDtype };
   Kind kind;
-  const Dtype* dtype = nullptr;
+  const Dtype* dtype = nullptr;  // of kDtype and kStorage; nullptr: a storage of bytes
+  const Function* function = nullptr;
 };
 
 // The bytes [begin, begin + size) of `memory`: all of it, or a view.
@@ -250,27 +248,6 @@ class TreeMaker {
   Budget& budget_;
 };
 
-using Arguments = std::span<const ObjectId>;
-
-Global find_global(std::string_view module, std::string_view name) {
-  using Kind = Global::Kind;
-  if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
-  if (module == "collections" && name == "Counter") return {Kind::kCounter};
-  if (module == "torch._utils" && name == "_rebuild_tensor") return {Kind::kRebuildTensor};
-  if (module == "torch._utils" && name == "_rebuild_tensor_v2") return {Kind::kRebuildTensorV2};
-  if (module == "torch._utils" && name == "_rebuild_tensor_v3") return {Kind::kRebuildTensorV3};
-  if (module == "torch._utils" && name == "_rebuild_parameter") return {Kind::kRebuildParameter};
-  if (module == "torch.nn.parameter" && name == "Parameter") return {Kind::kParameter};
-  if (module == "torch.storage" && name == "UntypedStorage") return {Kind::kStorage};
-  if (module == "torch") {
-    if (name == "Size") return {Kind::kSize};
-    if (name == "device") return {Kind::kDevice};
-    if (const auto* dtype = find_dtype_by_storage(name)) return {Kind::kStorage, dtype};
-    if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
-  }
-  throw PickleError(fmt::format("uses {}, which is not plain data and is never executed", in_quotes(fmt::format("{}.{}", module, name))));
-}
-
 class Unpickler {
  public:
   Unpickler(std::span<const uint8_t> bytes, StorageIds storage_ids, const StorageLoader& load_storage, Budget& budget)
@@ -443,40 +420,38 @@ class Unpickler {
     return static_cast<int64_t>(value);
   }
 
-  ObjectId call(ObjectId called, ObjectId given) {
-    using Kind = Global::Kind;
-    const auto* function = std::get_if<Global>(&objects_[called]);
-    const auto* tuple = std::get_if<Tuple>(&objects_[given]);
-    if (function == nullptr || tuple == nullptr)
-      throw PickleError(fmt::format("calls {} with {}", describe(objects_[called]), describe(objects_[given])));
-    const Arguments arguments = tuple->elements;
-    switch (function->kind) {
-      case Kind::kOrderedDict:
-        return ordered_dict(arguments);
-      case Kind::kCounter:
-        return first<Dict>(arguments, 1, 1);
-      case Kind::kSize:
-        return first<Tuple>(arguments, 1, 1);
-      case Kind::kDevice:
+  static Global find_global(std::string_view module, std::string_view name) {
+    static constexpr Function kFunctions[] = {
+        {"collections", "OrderedDict", [](Unpickler& self, Arguments arguments) { return self.ordered_dict(arguments); }},
+        {"collections", "Counter", [](Unpickler& self, Arguments arguments) { return self.first<Dict>(arguments, 1, 1); }},
+        {"torch", "Size", [](Unpickler& self, Arguments arguments) { return self.first<Tuple>(arguments, 1, 1); }},
         // ("cpu") or ("cuda", 0); only the type is kept.
-        return first<std::string_view>(arguments, 1, 2);
-      case Kind::kRebuildTensor:
-        return rebuild_tensor(arguments, 4);
-      case Kind::kRebuildTensorV2:
-        return rebuild_tensor(arguments, 6);
-      case Kind::kRebuildTensorV3:
-        return rebuild_tensor(arguments, 7);
-      case Kind::kRebuildParameter:
-        first<torch::Tensor>(arguments, 3, 3);
-        expect_empty(arguments[2], "hooks");
-        return arguments[0];
-      case Kind::kParameter:
-        return first<torch::Tensor>(arguments, 1, 2);
-      case Kind::kStorage:
-      case Kind::kDtype:
-        break;
+        {"torch", "device", [](Unpickler& self, Arguments arguments) { return self.first<std::string_view>(arguments, 1, 2); }},
+        {"torch._utils", "_rebuild_tensor", [](Unpickler& self, Arguments arguments) { return self.rebuild_tensor(arguments, 4); }},
+        {"torch._utils", "_rebuild_tensor_v2", [](Unpickler& self, Arguments arguments) { return self.rebuild_tensor(arguments, 6); }},
+        {"torch._utils", "_rebuild_tensor_v3", [](Unpickler& self, Arguments arguments) { return self.rebuild_tensor(arguments, 7); }},
+        {"torch._utils", "_rebuild_parameter", [](Unpickler& self, Arguments arguments) { return self.rebuild_parameter(arguments); }},
+        {"torch.nn.parameter", "Parameter",
+         [](Unpickler& self, Arguments arguments) { return self.first<torch::Tensor>(arguments, 1, 2); }},
+    };
+    for (const auto& function : kFunctions) {
+      if (function.module == module && function.name == name) return {Global::Kind::kFunction, nullptr, &function};
     }
-    throw PickleError("calls a type that is not a function");
+    if (module == "torch.storage" && name == "UntypedStorage") return {Global::Kind::kStorage};
+    if (module == "torch") {
+      if (const auto* dtype = find_dtype_by_storage(name)) return {Global::Kind::kStorage, dtype};
+      if (const auto* dtype = find_dtype_by_name(name)) return {Global::Kind::kDtype, dtype};
+    }
+    throw PickleError(fmt::format("uses {}, which is not plain data and is never executed", in_quotes(fmt::format("{}.{}", module, name))));
+  }
+
+  ObjectId call(ObjectId called, ObjectId given) {
+    const auto* global = std::get_if<Global>(&objects_[called]);
+    const auto* tuple = std::get_if<Tuple>(&objects_[given]);
+    if (global == nullptr || tuple == nullptr)
+      throw PickleError(fmt::format("calls {} with {}", describe(objects_[called]), describe(objects_[given])));
+    if (global->function == nullptr) throw PickleError("calls a type that is not a function");
+    return global->function->call(*this, tuple->elements);
   }
 
   // Accepts and ignores the state that torch.save stores besides an object's content: an OrderedDict's attributes (such as a state_dict's
@@ -519,6 +494,12 @@ class Unpickler {
     const auto* dict = std::get_if<Dict>(&objects_[id]);
     if (id != Objects::kNone && (dict == nullptr || !dict->contents.empty()))
       throw PickleError(fmt::format("makes a tensor with {}", what), fix);
+  }
+
+  ObjectId rebuild_parameter(Arguments arguments) const {
+    first<torch::Tensor>(arguments, 3, 3);
+    expect_empty(arguments[2], "hooks");
+    return arguments[0];
   }
 
   // Arguments: none, or, from Python 2, one list of [key, value] pairs.
