@@ -69,7 +69,8 @@ class Seal {
 
 // A store in which only ranks that have the run's secret can read and write values. A value of another program counts as missing: get() and
 // wait() wait for a sealed value, multiGet() returns the last sealed value that it or compareSet() has read, and compareSet() replaces the
-// value. The counters of add() and the existence of keys are not protected, and an earlier value of a key can be replayed.
+// value. The counters of add(), the existence of keys and what the base class's other functions write are not protected, and an earlier
+// value of a key can be replayed.
 class SealedStore final : public c10d::PrefixStore {
  public:
   // Called once, on any thread, with the key of the first invalid value that this object or a clone reads.

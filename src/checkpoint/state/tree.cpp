@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 
 #include "base/text.h"
@@ -13,26 +14,17 @@
 namespace trainer::state {
 namespace {
 
-void collect_tensors(const Tree& tree, std::vector<torch::Tensor>& tensors) {
-  if (const auto* tensor = std::get_if<torch::Tensor>(&tree.value())) {
-    tensors.push_back(*tensor);
-  } else if (const auto* list = std::get_if<List>(&tree.value())) {
-    for (const auto& element : *list) collect_tensors(element, tensors);
-  } else if (const auto* dict = std::get_if<Dict>(&tree.value())) {
-    for (const auto& item : dict->items()) collect_tensors(item.value, tensors);
-  }
-}
-
-Tree replace_tensors(const Tree& tree, std::vector<torch::Tensor>::const_iterator& next) {
-  if (std::holds_alternative<torch::Tensor>(tree.value())) return *next++;
+// A copy of the tree with the results of `change`, which is called for the tensors in their order.
+Tree with_changed_tensors(const Tree& tree, const std::function<torch::Tensor(const torch::Tensor&)>& change) {
+  if (const auto* tensor = std::get_if<torch::Tensor>(&tree.value())) return change(*tensor);
   if (const auto* list = std::get_if<List>(&tree.value())) {
     List copy;
-    for (const auto& element : *list) copy.push_back(replace_tensors(element, next));
+    for (const auto& element : *list) copy.push_back(with_changed_tensors(element, change));
     return copy;
   }
   if (const auto* dict = std::get_if<Dict>(&tree.value())) {
     Dict copy;
-    for (const auto& item : dict->items()) copy.add(item.key, replace_tensors(item.value, next));
+    for (const auto& item : dict->items()) copy.add(item.key, with_changed_tensors(item.value, change));
     return copy;
   }
   return tree;
@@ -69,20 +61,18 @@ std::string describe(const torch::Tensor& tensor) { return c10::str(tensor.scala
 
 std::vector<torch::Tensor> tensors_of(const Tree& tree) {
   std::vector<torch::Tensor> tensors;
-  collect_tensors(tree, tensors);
+  with_changed_tensors(tree, [&](const torch::Tensor& tensor) { return tensors.emplace_back(tensor); });
   return tensors;
 }
 
 Tree to_cpu(const Tree& tree) {
-  auto tensors = tensors_of(tree);
-  for (auto& tensor : tensors) tensor = tensor.cpu();
-  return with_tensors(tree, tensors);
+  return with_changed_tensors(tree, [](const torch::Tensor& tensor) { return tensor.cpu(); });
 }
 
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors) {
   TORCH_CHECK(tensors_of(tree).size() == tensors.size(), "the number of tensors in the tree is not ", tensors.size());
   auto next = tensors.begin();
-  return replace_tensors(tree, next);
+  return with_changed_tensors(tree, [&](const torch::Tensor&) { return *next++; });
 }
 
 namespace {
