@@ -190,10 +190,7 @@ class TorchZip {
 
 }  // namespace
 
-state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source) {
-  if (bytes.empty()) refuse_empty(source);
-  return TorchZip(bytes, source).read();
-}
+state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source) { return TorchZip(bytes, source).read(); }
 
 // write_pytorch_file() writes the storages unchanged, and states that they are little-endian.
 static_assert(std::endian::native == std::endian::little);

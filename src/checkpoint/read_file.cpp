@@ -44,7 +44,7 @@ state::Tree load(const std::filesystem::path& path) {
 }
 
 state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
-  if (bytes.empty()) refuse_empty(source);
+  if (bytes.empty()) refuse_damaged(source, "is empty");
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (is_zip(bytes)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;

@@ -17,8 +17,6 @@ void refuse(std::string_view source, std::string_view what, std::string_view fix
 
 void refuse_damaged(std::string_view source, std::string_view what) { refuse(source, what, kDamagedFix); }
 
-void refuse_empty(std::string_view source) { refuse_damaged(source, "is empty"); }
-
 MappedFile map_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) refuse(path.string(), "there is no such file", "check the path");

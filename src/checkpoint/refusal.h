@@ -15,7 +15,6 @@ namespace trainer::checkpoint {
 inline constexpr const char* kDamagedFix = "the file is damaged: copy it again from an intact file, or save it again";
 // Throws CheckpointError for content that no correct writer produces; the message says that the file is damaged.
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
-[[noreturn]] void refuse_empty(std::string_view source);
 
 // Throws CheckpointError if the file is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);

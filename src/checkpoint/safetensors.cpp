@@ -222,7 +222,6 @@ std::vector<Tensor> read_header(std::string_view text, std::map<std::string, std
 }  // namespace
 
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source) {
-  if (bytes.empty()) refuse_empty(source);
   if (bytes.size() < kLengthSize) refuse_damaged(source, "is too short to contain the length of a header");
   const auto length = load<uint64_t>(bytes.data());
   const auto rest = bytes.subspan(kLengthSize);

@@ -83,7 +83,7 @@ TEST(SafetensorsFile, RefusesToWriteWhatTheFormatCannotHold) {
 TEST(SafetensorsFile, IsRefusedWhenItsLengthIsWrong) {
   const auto file = make_safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})");
   EXPECT_EQ(safetensors_refusal(file), "");
-  EXPECT_EQ(safetensors_refusal(""), damaged_safetensors("is empty"));
+  EXPECT_EQ(safetensors_refusal(""), damaged_safetensors("is too short to contain the length of a header"));
   EXPECT_EQ(safetensors_refusal("1234567"), damaged_safetensors("is too short to contain the length of a header"));
   EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() / 2)),
             damaged_safetensors(fmt::format("states a header of 54 bytes, but only {} bytes follow", file.size() / 2 - 8)));
