@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 #include "trainer/error.h"
@@ -24,16 +23,6 @@ int check_executable(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) return errno;
   if (S_ISDIR(status.st_mode)) return EISDIR;
   return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
-}
-
-// The environment for start_program(), followed by a null pointer. The strings belong to `environ`.
-std::vector<char*> environment_for_program() {
-  std::vector<char*> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("TRAINER_LAUNCHER_")) variables.push_back(*variable);
-  }
-  variables.push_back(nullptr);
-  return variables;
 }
 
 }  // namespace
@@ -67,11 +56,22 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
-pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input) {
+std::vector<std::string> inherited_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
-  for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
+  for (const auto& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
   pointers.push_back(nullptr);
-  auto environment = environment_for_program();
+  return pointers;
+}
+
+pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input) {
+  auto environment = inherited_environment();
+  std::erase_if(environment, [](const std::string& variable) { return variable.starts_with("TRAINER_LAUNCHER_"); });
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -90,7 +90,8 @@ pid_t start_program(const std::string& file, const std::vector<std::string>& arg
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t process = -1;
-  const int error = posix_spawn(&process, file.c_str(), &actions, &attributes, pointers.data(), environment.data());
+  const int error =
+      posix_spawn(&process, file.c_str(), &actions, &attributes, pointers_to(arguments).data(), pointers_to(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw Error(std::generic_category().message(error));

@@ -18,6 +18,12 @@ std::string own_program();
 // The name of this host.
 std::string host_name();
 
+// The environment of this process: "NAME=value".
+std::vector<std::string> inherited_environment();
+
+// Pointers to the texts, which must outlive them, and a null pointer, as posix_spawn() and execve() need them.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts);
+
 // Starts the program `file` in its own process group, with `input` as its standard input, this process's standard error as both outputs, no
 // other descriptors, and without the variables TRAINER_LAUNCHER_..., which contain the run's secret. `arguments` include argv[0]. Throws
 // Error with only the reason.

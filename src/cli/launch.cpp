@@ -128,7 +128,7 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
   }
   // Launchers on several hosts cannot agree on a secret.
   if (rank_env.num_nodes == 1) rank_env.secret = {world::RunSecret::Source::kLauncher, random_token()};
-  const auto inherited = launch::inherited_environment();
+  const auto inherited = inherited_environment();
   for (; rank_env.local_rank < rank_env.local_world_size; ++rank_env.rank, ++rank_env.local_rank) {
     processes.environments.push_back(launch::child_environment(inherited, rank_env, arguments.choice.gpus));
     rank_env.listen_descriptor = -1;

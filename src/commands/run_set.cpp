@@ -15,7 +15,6 @@
 #include "commands/command.h"
 #include "config/load.h"
 #include "launch/child_process.h"
-#include "launch/plan.h"
 #include "run/recipe/registries.h"
 
 namespace trainer::commands {
@@ -34,7 +33,7 @@ Ended run_process(const std::vector<std::string>& arguments) {
   launch::SignalQueue signals;
   const auto child = launch::start_process({.program = own_program(),
                                             .arguments = arguments,
-                                            .environment = launch::inherited_environment(),
+                                            .environment = inherited_environment(),
                                             .signal_mask = signals.mask_before(),
                                             .kept_descriptors = {}});
   Ended ended;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/crash.h"
+#include "base/program.h"
 #include "launch/world/host_resources.h"
 #include "trainer/error.h"
 
@@ -31,13 +32,6 @@ constexpr size_t kMostInPipe = size_t{1} << 20;
   if (reason == EMFILE) text += "; raise the limit on open files (ulimit -n)";
   if (reason == EAGAIN) text += ": " + world::describe_process_limits();
   throw Error("cannot start " + program + ": " + text);
-}
-
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (const auto& text : texts) result.push_back(const_cast<char*>(text.c_str()));
-  result.push_back(nullptr);
-  return result;
 }
 
 // Runs in the child after fork. Calls only async-signal-safe functions, because another thread of the parent may have held a lock.
@@ -64,8 +58,8 @@ pid_t start_process(const ChildProcess& child) {
   const auto& program = child.program;
   std::vector<std::string> all_arguments = {program};
   all_arguments.insert(all_arguments.end(), child.arguments.begin(), child.arguments.end());
-  const auto argument_pointers = pointers(all_arguments);
-  const auto environment_pointers = pointers(child.environment);
+  const auto argument_pointers = pointers_to(all_arguments);
+  const auto environment_pointers = pointers_to(child.environment);
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.number() < 0) fail(program + " with /dev/null as its input", errno);
   int report[2];

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -153,12 +152,6 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
         *count, counted(*num_listed, "GPU"), choice.gpus));
   }
   return *count;
-}
-
-std::vector<std::string> inherited_environment() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
-  return variables;
 }
 
 namespace {

@@ -40,9 +40,6 @@ struct Driver {
 // and this process may use. Throws UsageError.
 int num_processes(const Choice& choice, const world::Environment& environment, const Driver& driver = {});
 
-// The environment of this process: "NAME=value".
-std::vector<std::string> inherited_environment();
-
 // The environment of the process with `rank_env`: `inherited` with the variables that launchers set for one process replaced, and with
 // CUDA_VISIBLE_DEVICES from `gpus` unless that is empty. From a list of MIG devices each process gets only its own.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);

@@ -18,7 +18,6 @@
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
 #include "launch/child_process.h"
-#include "launch/plan.h"
 
 namespace trainer::doctor {
 namespace {
@@ -58,7 +57,7 @@ Measurement measure(const std::string& backend) {
   Descriptor in(ends[1]);
   launch::ChildProcess child{.program = own_program(),
                              .arguments = {"launch", "--nproc-per-node", "2", "doctor", kMeasureOption, backend},
-                             .environment = launch::inherited_environment(),
+                             .environment = inherited_environment(),
                              .signal_mask = {},
                              .stderr_descriptor = in.number(),
                              .kept_descriptors = {}};

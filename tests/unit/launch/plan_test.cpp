@@ -10,6 +10,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/program.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
 
