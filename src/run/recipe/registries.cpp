@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -45,11 +46,19 @@ config::MonitorChoices monitor_choices() {
 
 config::Registries all_registries() {
   // `complete` and `check` see the same files, and a long CSV file is read once for both.
-  using Made = std::pair<std::shared_ptr<Options>, data::DatasetFactory>;
+  struct Made {
+    std::mutex mutex;  // several threads may load experiments with the same registries
+    std::shared_ptr<Options> options;
+    data::DatasetFactory factory;
+  };
   const MakeDataset make = [made = std::make_shared<Made>()](const config::Experiment& experiment) {
     const auto& options = experiment.dataset.component.options;
-    if (made->first != options) *made = {options, samples::dataset_of(experiment)};
-    return made->second;
+    const std::lock_guard lock(made->mutex);
+    if (made->options != options) {
+      made->factory = samples::dataset_of(experiment);
+      made->options = options;
+    }
+    return made->factory;
   };
   return {.models = models::model_registry(),
           .layers = models::layer_registry(),

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "config/load.h"
 #include "run/recipe/check.h"
@@ -41,6 +44,23 @@ TEST(Complete, OutputsAreThoseOfTheDataSet) {
                      "num_classes"),
             "3");
   EXPECT_EQ(value_at(resolved("{name: demo_linear}", "{name: synthetic, shape: [10]}"), "model", "out_features"), "10");
+}
+
+TEST(Complete, SeveralThreadsMayUseTheSameRegistries) {
+  const auto registries = all_registries();
+  std::vector<std::thread> threads;
+  for (int classes = 2; classes < 6; ++classes) {
+    threads.emplace_back([&registries, classes] {
+      const auto text = fmt::format(
+          "experiment: a\nmodel: {{name: resnet20}}\ndataset: {{name: synthetic, num_classes: {}}}\ntraining: {{epochs: 1}}\n", classes);
+      for (int i = 0; i < 50; ++i) {
+        const auto experiment = config::load_text(text, "x.yaml", {}, registries);
+        const auto file = config::parse_yaml(config::to_yaml(experiment, registries), "resolved");
+        EXPECT_EQ(value_at(file, "model", "num_classes"), std::to_string(classes));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
 }
 
 TEST(Complete, ChannelsAreThoseOfTheDataSet) {
