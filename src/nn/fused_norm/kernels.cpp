@@ -1,10 +1,13 @@
 #include "nn/fused_norm/kernels.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
 // Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/fused_norm/kernels.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -14,16 +17,45 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::fused_norm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using nn::HWY_NAMESPACE::for_each_vector;
+using nn::HWY_NAMESPACE::kWideLanes;
 using nn::HWY_NAMESPACE::load;
 using nn::HWY_NAMESPACE::store;
+using nn::HWY_NAMESPACE::WideTag;
 
-// The number of rows that are added in T before their sum is added in float64; they stay in the first-level cache.
+// The number of rows that are added in T before their sum is added in float64.
 constexpr int64_t kRows = 32;
+// The number of channels whose sums are in the first-level cache while rows are added.
+constexpr int64_t kPanelChannels = 256;
 
-// Calls act(first row, number of rows) for blocks of rows.
+// One value for each channel of a panel.
+template <class T>
+struct Panel {
+  HWY_ALIGN T values[kPanelChannels];
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> zero_or(D tag, bool is_zero, int64_t channel) const {
+    return is_zero ? hn::Zero(tag) : hn::Load(tag, values + channel);
+  }
+};
+
+// Calls act(first row, number of rows, first channel, number of channels) for blocks of rows and panels of channels.
 template <class Act>
-HWY_INLINE void for_each_block(int64_t num_rows, const Act& act) {
-  for (int64_t row = 0; row < num_rows; row += kRows) act(row, std::min(kRows, num_rows - row));
+HWY_INLINE void for_each_block(int64_t num_rows, int64_t num_channels, const Act& act) {
+  for (int64_t row = 0; row < num_rows; row += kRows) {
+    for (int64_t channel = 0; channel < num_channels; channel += kPanelChannels)
+      act(row, std::min(kRows, num_rows - row), channel, std::min(kPanelChannels, num_channels - channel));
+  }
+}
+
+// Calls act(tag, channel, first row, number of rows) for the vectors of a panel in a block. The rows of a group add to a sum while it is in
+// a register. A group is not much larger than a page of memory, because a vector of channels through all rows of a wide block would take up
+// to three times as long.
+template <class T, class Act>
+HWY_INLINE void for_each_group(int64_t row, int64_t count, int64_t width, const Act& act) {
+  const int64_t group = std::max<int64_t>(4, 1024 / width);
+  for (int64_t r = row; r < row + count; r += group) {
+    for_each_vector<T>(width, [&](auto tag, int64_t channel) { act(tag, channel, r, std::min(group, row + count - r)); });
+  }
 }
 
 template <class S>
@@ -31,38 +63,38 @@ void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean
   using T = Computed<S>;
   std::fill_n(mean, num_channels, 0.0);
   std::fill_n(squares, num_channels, 0.0);
-  for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
-      constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
-      const S* first = x + row * num_channels + channel;
-      auto sum = hn::Zero(tag);
-      for (int64_t r = 0; r < count; ++r) sum = hn::Add(sum, load(tag, first + r * num_channels));
-      const auto centre = hn::Mul(sum, hn::Set(tag, T(1) / static_cast<T>(count)));
-      // `centre` is rounded, so the differences from it do not add up to 0; their sum `rest` corrects the mean and the squares.
-      auto rest = hn::Zero(tag);
-      auto square = hn::Zero(tag);
-      for (int64_t r = 0; r < count; ++r) {
-        const auto difference = hn::Sub(load(tag, first + r * num_channels), centre);
-        rest = hn::Add(rest, difference);
-        square = hn::MulAdd(difference, difference, square);
-      }
-      HWY_ALIGN T centres[kLanes];
-      HWY_ALIGN T rests[kLanes];
-      HWY_ALIGN T block_squares[kLanes];
-      hn::Store(centre, tag, centres);
-      hn::Store(rest, tag, rests);
-      hn::Store(square, tag, block_squares);
-      // Merges the moments of two parts (Chan, Golub and LeVeque 1979).
-      const auto inverse = 1.0 / static_cast<double>(count);
-      const auto share = static_cast<double>(count) / static_cast<double>(row + count);
-      const auto weight = static_cast<double>(row) * share;
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const double rest_of_lane = rests[lane];
-        const double delta = centres[lane] + rest_of_lane * inverse - mean[channel + lane];
-        mean[channel + lane] += delta * share;
-        squares[channel + lane] += block_squares[lane] - rest_of_lane * rest_of_lane * inverse + delta * delta * weight;
-      }
+  for_each_block(num_rows, num_channels, [&](int64_t row, int64_t count, int64_t first, int64_t width) {
+    // `centre` is rounded, so the differences from it do not add up to 0; their sum `rest` corrects the mean and the squares.
+    const T factor = T(1) / static_cast<T>(count);
+    Panel<T> total, rest, square;
+    for_each_group<T>(row, count, width, [&](auto tag, int64_t c, int64_t r, int64_t rows) {
+      auto sum = total.zero_or(tag, r == row, c);
+      for (const S* value = x + r * num_channels + first + c; rows > 0; --rows, value += num_channels) sum = hn::Add(sum, load(tag, value));
+      hn::Store(sum, tag, total.values + c);
     });
+    for_each_group<T>(row, count, width, [&](auto tag, int64_t c, int64_t r, int64_t rows) {
+      const auto centre = hn::Mul(hn::Load(tag, total.values + c), hn::Set(tag, factor));
+      auto sum = rest.zero_or(tag, r == row, c);
+      auto squares_of_group = square.zero_or(tag, r == row, c);
+      for (const S* value = x + r * num_channels + first + c; rows > 0; --rows, value += num_channels) {
+        const auto difference = hn::Sub(load(tag, value), centre);
+        sum = hn::Add(sum, difference);
+        squares_of_group = hn::MulAdd(difference, difference, squares_of_group);
+      }
+      hn::Store(sum, tag, rest.values + c);
+      hn::Store(squares_of_group, tag, square.values + c);
+    });
+    // Merges the moments of two parts (Chan, Golub and LeVeque 1979).
+    const auto inverse = 1.0 / static_cast<double>(count);
+    const auto share = static_cast<double>(count) / static_cast<double>(row + count);
+    const auto weight = static_cast<double>(row) * share;
+    for (int64_t c = 0; c < width; ++c) {
+      const double rest_of_channel = rest.values[c];
+      const T centre = total.values[c] * factor;
+      const double delta = centre + rest_of_channel * inverse - mean[first + c];
+      mean[first + c] += delta * share;
+      squares[first + c] += square.values[c] - rest_of_channel * rest_of_channel * inverse + delta * delta * weight;
+    }
   });
 }
 
@@ -78,20 +110,40 @@ HWY_INLINE V passed_by_relu(D tag, V value, V gradient) {
   return hn::IfThenZeroElse(hn::Le(value, hn::Zero(tag)), gradient);
 }
 
+// Results of at least this size go to memory past the caches, which would otherwise first read what is overwritten.
+constexpr int64_t kStreamedBytes = 4 * 1024 * 1024;
+
+template <class T>
+bool can_stream(const T* to, int64_t num_rows, int64_t num_channels) {
+  return num_rows * num_channels * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes && num_channels % kWideLanes<T> == 0 &&
+         reinterpret_cast<uintptr_t>(to) % (kWideLanes<T> * sizeof(T)) == 0;
+}
+inline bool can_stream(const BFloat16* /*to*/, int64_t /*num_rows*/, int64_t /*num_channels*/) { return false; }
+
+// Writes act(tag, channel, position) to each position of `to`.
+template <class S, class Act>
+HWY_INLINE void write_values(int64_t num_rows, int64_t num_channels, S* to, const Act& act) {
+  using T = Computed<S>;
+  if (can_stream(to, num_rows, num_channels)) {
+    if constexpr (std::is_same_v<S, T>) {
+      for (int64_t i = 0; i < num_rows * num_channels; i += num_channels) {
+        for (int64_t c = 0; c < num_channels; c += kWideLanes<T>) hn::Stream(act(WideTag<T>(), c, i + c), WideTag<T>(), to + i + c);
+      }
+      hwy::FlushStream();
+    }
+    return;
+  }
+  for (int64_t i = 0; i < num_rows * num_channels; i += num_channels)
+    for_each_vector<T>(num_channels, [&](auto tag, int64_t c) { store(act(tag, c, i + c), tag, to + i + c); });
+}
+
 template <bool kHasResidual, bool kRelu, class S>
 void normalise_rows(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels) {
-  for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
-      const auto scale = hn::LoadU(tag, operation.scale + channel);
-      const auto shift = hn::LoadU(tag, operation.shift + channel);
-      for (int64_t r = row; r < row + count; ++r) {
-        const int64_t i = r * num_channels + channel;
-        auto value = hn::MulAdd(load(tag, x + i), scale, shift);
-        if constexpr (kHasResidual) value = hn::Add(value, load(tag, residual + i));
-        if constexpr (kRelu) value = positive_or_zero(tag, value);
-        store(value, tag, y + i);
-      }
-    });
+  write_values(num_rows, num_channels, y, [&](auto tag, int64_t c, int64_t i) {
+    auto value = hn::MulAdd(load(tag, x + i), hn::LoadU(tag, operation.scale + c), hn::LoadU(tag, operation.shift + c));
+    if constexpr (kHasResidual) value = hn::Add(value, load(tag, residual + i));
+    if constexpr (kRelu) value = positive_or_zero(tag, value);
+    return value;
   });
 }
 
@@ -103,17 +155,15 @@ void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {
   std::fill_n(sum_dy, num_channels, 0.0);
   std::fill_n(sum_dy_x, num_channels, 0.0);
-  for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
-      constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(decltype(tag)()));
-      const auto scale = hn::LoadU(tag, operation.scale + channel);
-      const auto shift = hn::LoadU(tag, operation.shift + channel);
-      const auto centre = hn::LoadU(tag, mean + channel);
-      const auto zero = hn::Zero(tag);
-      auto sum = zero;
-      auto product = zero;
-      for (int64_t r = row; r < row + count; ++r) {
-        const int64_t i = r * num_channels + channel;
+  for_each_block(num_rows, num_channels, [&](int64_t row, int64_t count, int64_t first, int64_t width) {
+    Panel<Computed<S>> sum_of_block, product_of_block;
+    for_each_group<Computed<S>>(row, count, width, [&](auto tag, int64_t c, int64_t r, int64_t rows) {
+      const auto scale = hn::LoadU(tag, operation.scale + first + c);
+      const auto shift = hn::LoadU(tag, operation.shift + first + c);
+      const auto centre = hn::LoadU(tag, mean + first + c);
+      auto sum = sum_of_block.zero_or(tag, r == row, c);
+      auto product = product_of_block.zero_or(tag, r == row, c);
+      for (int64_t i = r * num_channels + first + c; rows > 0; --rows, i += num_channels) {
         const auto input = load(tag, x + i);
         auto gradient = load(tag, dy + i);
         if constexpr (kMask == Mask::kOfOutput) gradient = passed_by_relu(tag, load(tag, y + i), gradient);
@@ -122,36 +172,28 @@ void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S
         sum = hn::Add(sum, gradient);
         product = hn::MulAdd(gradient, hn::Sub(input, centre), product);
       }
-      HWY_ALIGN Computed<S> sums[kLanes];
-      HWY_ALIGN Computed<S> products[kLanes];
-      hn::Store(sum, tag, sums);
-      hn::Store(product, tag, products);
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        sum_dy[channel + lane] += sums[lane];
-        sum_dy_x[channel + lane] += products[lane];
-      }
+      hn::Store(sum, tag, sum_of_block.values + c);
+      hn::Store(product, tag, product_of_block.values + c);
     });
+    for (int64_t c = 0; c < width; ++c) {
+      sum_dy[first + c] += sum_of_block.values[c];
+      sum_dy_x[first + c] += product_of_block.values[c];
+    }
   });
 }
 
 template <bool kRelu, class S>
 void combine_gradients(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
                        const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels) {
-  for_each_block(num_rows, [&](int64_t row, int64_t count) {
-    for_each_vector<Computed<S>>(num_channels, [&](auto tag, int64_t channel) {
-      const auto scale = hn::LoadU(tag, operation.scale + channel);
-      const auto shift = hn::LoadU(tag, operation.shift + channel);
-      const auto a = hn::LoadU(tag, dy_factor + channel);
-      const auto b = hn::LoadU(tag, x_factor + channel);
-      const auto c = hn::LoadU(tag, constant + channel);
-      for (int64_t r = row; r < row + count; ++r) {
-        const int64_t i = r * num_channels + channel;
-        const auto input = load(tag, x + i);
-        auto gradient = load(tag, dy + i);
-        if constexpr (kRelu) gradient = passed_by_relu(tag, hn::MulAdd(input, scale, shift), gradient);
-        store(hn::MulAdd(gradient, a, hn::MulAdd(input, b, c)), tag, dx + i);
-      }
-    });
+  write_values(num_rows, num_channels, dx, [&](auto tag, int64_t c, int64_t i) {
+    const auto input = load(tag, x + i);
+    auto gradient = load(tag, dy + i);
+    if constexpr (kRelu) {
+      const auto value = hn::MulAdd(input, hn::LoadU(tag, operation.scale + c), hn::LoadU(tag, operation.shift + c));
+      gradient = passed_by_relu(tag, value, gradient);
+    }
+    const auto rest = hn::MulAdd(input, hn::LoadU(tag, x_factor + c), hn::LoadU(tag, constant + c));
+    return hn::MulAdd(gradient, hn::LoadU(tag, dy_factor + c), rest);
   });
 }
 
