@@ -1,5 +1,5 @@
 // Measures the networks' 3×3 convolutions: with stride 1 each algorithm's forward pass, gradient of the input and gradient of the weights;
-// with stride 2 the gradient of the weights. Prints tables.
+// with stride 2 the gradient of the weights; of depthwise convolutions both gradients. Prints tables.
 
 #include <fmt/format.h>
 
@@ -8,10 +8,12 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "device/placement.h"
 #include "nn/convolution/convolution.h"
+#include "nn/convolution/depthwise.h"
 #include "trainer/torch.h"
 
 namespace {
@@ -100,39 +102,67 @@ void print_layer(const Layer& layer, torch::ScalarType dtype, int64_t rounds) {
   std::fflush(stdout);
 }
 
-void print_strided_layer(const StridedLayer& layer, int64_t rounds) {
-  const auto x = random({layer.batch_size, layer.in_channels, layer.side, layer.side});
-  const auto weight = random({layer.out_channels, layer.in_channels, 3, 3}).requires_grad_();
-  const auto dy = random({layer.batch_size, layer.out_channels, layer.side / 2, layer.side / 2});
-  const std::array<std::function<torch::Tensor()>, 2> convolve = {
-      [&] { return at::conv2d(x, weight, {}, /*stride=*/2, /*padding=*/1); },
-      [&] { return trainer::nn::convolution::convolve_strided(x, weight, {}, /*stride=*/2); }};
+// Prints the times of both backward passes and the median of their ratios.
+void print_backward(const std::string& layer, int64_t rounds, const std::vector<torch::Tensor>& inputs, const torch::Tensor& dy,
+                    const std::array<std::function<torch::Tensor()>, 2>& convolve) {
   std::array<std::vector<double>, 2> times;
   std::vector<double> ratios;
   for (int64_t round = -1; round < rounds; ++round) {
     std::array<double, 2> of_round{};
     for (size_t i = 0; i < convolve.size(); ++i) {
-      weight.mutable_grad() = torch::Tensor();
       const auto y = convolve[i]();
-      of_round[i] = milliseconds([&] { y.backward(dy); });
+      of_round[i] = milliseconds([&] { torch::autograd::grad({y}, inputs, {dy}); });
     }
     if (round < 0) continue;  // warm-up
     for (size_t i = 0; i < times.size(); ++i) times[i].push_back(of_round[i]);
     ratios.push_back(of_round[0] / of_round[1]);
   }
-  fmt::print("| {} | {} × {} → {} × {}² | {:.1f} | {:.1f} | {:.2f} |\n", layer.network, layer.batch_size, layer.in_channels,
-             layer.out_channels, layer.side, median(times[0]), median(times[1]), median(ratios));
+  fmt::print("| {} | {:.1f} | {:.1f} | {:.2f} |\n", layer, median(times[0]), median(times[1]), median(ratios));
   std::fflush(stdout);
+}
+
+void print_strided_layer(const StridedLayer& layer, int64_t rounds) {
+  const auto x = random({layer.batch_size, layer.in_channels, layer.side, layer.side});
+  const auto weight = random({layer.out_channels, layer.in_channels, 3, 3}).requires_grad_();
+  const auto dy = random({layer.batch_size, layer.out_channels, layer.side / 2, layer.side / 2});
+  print_backward(fmt::format("{} | {} × {} → {} × {}²", layer.network, layer.batch_size, layer.in_channels, layer.out_channels, layer.side),
+                 rounds, {weight}, dy,
+                 {[&] { return at::conv2d(x, weight, {}, /*stride=*/2, /*padding=*/1); },
+                  [&] { return trainer::nn::convolution::convolve_strided(x, weight, {}, /*stride=*/2); }});
+}
+
+struct DepthwiseLayer {
+  const char* network;
+  int64_t channels, side, kernel, stride;
+};
+
+constexpr DepthwiseLayer kDepthwiseLayers[] = {{"mobilenet_v2", 32, 112, 3, 1},       {"mobilenet_v2", 96, 112, 3, 2},
+                                               {"mobilenet_v2", 144, 56, 3, 1},       {"mobilenet_v2", 384, 14, 3, 1},
+                                               {"mobilenet_v2", 960, 7, 3, 1},        {"mobilenet_v3_large", 120, 28, 5, 1},
+                                               {"mobilenet_v3_large", 672, 14, 5, 2}, {"mobilenet_v3_large", 960, 7, 5, 1},
+                                               {"convnext_tiny", 96, 56, 7, 1},       {"convnext_tiny", 384, 14, 7, 1}};
+
+void print_depthwise_layer(const DepthwiseLayer& layer, torch::ScalarType dtype, int64_t rounds) {
+  constexpr int64_t kImages = 16;
+  const int64_t padding = layer.kernel / 2;
+  const auto x = random({kImages, layer.channels, layer.side, layer.side}).to(dtype).requires_grad_();
+  const auto weight = torch::randn({layer.channels, 1, layer.kernel, layer.kernel}).to(dtype).requires_grad_();
+  const auto dy = random({kImages, layer.channels, layer.side / layer.stride, layer.side / layer.stride}).to(dtype);
+  print_backward(fmt::format("{} | {} × {} × {}², {}×{}, stride {}", layer.network, kImages, layer.channels, layer.side, layer.kernel,
+                             layer.kernel, layer.stride),
+                 rounds, {x, weight}, dy,
+                 {[&] { return at::conv2d(x, weight, {}, layer.stride, padding, /*dilation=*/1, layer.channels); },
+                  [&] { return trainer::nn::convolution::convolve_depthwise(x, weight, {}, layer.stride, padding); }});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Times of 3×3 convolutions by each algorithm; in a round, the algorithms take turns");
+  CLI::App app("Times of convolutions by each algorithm; in a round, the algorithms take turns");
   int64_t rounds = 9;
   bool bfloat16 = false;
   app.add_option("--rounds", rounds);
-  app.add_flag("--bfloat16", bfloat16, "images in bfloat16, as under autocast (stride 1 only)");
+  app.add_flag("--bfloat16", bfloat16, "images in bfloat16, as under autocast (not 3×3 with stride 2)");
   CLI11_PARSE(app, argc, argv);
   // As in the program; otherwise, the system has to clear the memory for the results of some calls.
   trainer::device::configure_cpu_allocator();
@@ -140,6 +170,9 @@ int main(int argc, char** argv) {
              at::get_num_threads(), rounds);
   fmt::print("| network | images × channels × size | direct | winograd2 | ratio | winograd4 | ratio |\n|---|---|---|---|---|---|---|\n");
   for (const auto& layer : kLayers) print_layer(layer, bfloat16 ? torch::kBFloat16 : torch::kFloat32, rounds);
+  fmt::print(
+      "\ndepthwise, both gradients\n\n| network | images × channels × size, kernel | LibTorch's | ours | ratio |\n|---|---|---|---|---|\n");
+  for (const auto& layer : kDepthwiseLayers) print_depthwise_layer(layer, bfloat16 ? torch::kBFloat16 : torch::kFloat32, rounds);
   if (bfloat16) return 0;
   fmt::print(
       "\nstride 2, gradient of the weights\n\n| network | images × channels × size | LibTorch's | ours | ratio |\n|---|---|---|---|---|\n");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "nn/convolution/convolution.h"
+#include "nn/convolution/depthwise.h"
 #include "nn/fused_norm/fused_norm.h"
 #include "trainer/nn.h"
 
@@ -33,6 +34,9 @@ torch::Tensor Conv2d::forward(const torch::Tensor& input) {
   if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
   if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports(x, weight, stride_)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
+  }
+  if (largest_tile_ && convolution::supports_depthwise(x, weight, stride_, padding_, groups_)) {
+    return observed(*this, convolution::convolve_depthwise(x, used_weight(weight), used_weight(bias), stride_, padding_));
   }
   return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_, /*dilation=*/1, groups_));
 }

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <array>
+#include <utility>
+
+#include "nn/convolution/depthwise.h"
 #include "trainer/torch.h"
 
 namespace trainer::nn::convolution {
@@ -277,6 +281,127 @@ TEST(StridedConvolution, TakesOnlyWhatItCanCompute) {
   EXPECT_FALSE(supports(x, torch::zeros({16, 8, 1, 1}), 2));
   EXPECT_FALSE(supports(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3}), 2));
   EXPECT_FALSE(supports(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16), 2));
+}
+
+struct DepthwiseCase {
+  int64_t images, height, width, channels, kernel, stride, padding;
+};
+
+// Every kernel and stride; paddings from none to all but one; images smaller than the kernel and as small as one pixel; odd sizes; rows
+// with and without columns for which the whole kernel is inside; an empty batch.
+std::vector<DepthwiseCase> depthwise_cases() {
+  std::vector<DepthwiseCase> cases{{0, 8, 8, 16, 3, 1, 1}, {3, 40, 33, 24, 3, 1, 1}, {3, 40, 33, 24, 5, 2, 2}};
+  for (const int64_t kernel : {3, 5, 7}) {
+    for (const int64_t stride : {1, 2}) {
+      for (const int64_t padding : {int64_t{0}, kernel / 2, kernel - 1}) {
+        for (const auto& [height, width] : {std::pair<int64_t, int64_t>(9, 12), {8, 8}, {1, 1}, {2, 7}, {7, 3}}) {
+          if (std::min(height, width) + 2 * padding >= kernel) cases.push_back({2, height, width, 40, kernel, stride, padding});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+struct DepthwiseTensors {
+  torch::Tensor x, weight, dy;
+};
+
+torch::Tensor convolve_directly(const DepthwiseCase& c, const torch::Tensor& x, const torch::Tensor& weight) {
+  return at::conv2d(x, weight, {}, c.stride, c.padding, 1, c.channels);
+}
+
+DepthwiseTensors make_tensors(const DepthwiseCase& c) {
+  torch::manual_seed(1);
+  const auto x = torch::randn({c.images, c.channels, c.height, c.width}, torch::kFloat64).contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto weight = torch::randn({c.channels, 1, c.kernel, c.kernel}, torch::kFloat64);
+  return {x, weight, torch::randn_like(convolve_directly(c, x, weight))};
+}
+
+double largest_distance(const DepthwiseCase& c, torch::ScalarType dtype) {
+  const auto tensors = make_tensors(c);
+  const auto x = tensors.x.to(dtype), weight = tensors.weight.to(dtype), dy = tensors.dy.to(dtype);
+  EXPECT_TRUE(supports_depthwise(x, weight, c.stride, c.padding, c.channels));
+  const auto expected = differentiate(x.to(torch::kFloat64), weight.to(torch::kFloat64), dy.to(torch::kFloat64),
+                                      [&](const auto& input, const auto& parameter) { return convolve_directly(c, input, parameter); });
+  const auto actual = differentiate(x, weight, dy, [&](const auto& input, const auto& parameter) {
+    return convolve_depthwise(input, parameter, {}, c.stride, c.padding);
+  });
+  EXPECT_TRUE(actual.y.equal(convolve_directly(c, x, weight)));
+  EXPECT_EQ(actual.dx.scalar_type(), dtype);
+  EXPECT_EQ(actual.dw.scalar_type(), dtype);
+  return std::max(distance(actual.dx, expected.dx), distance(actual.dw, expected.dw));
+}
+
+std::string describe(const DepthwiseCase& c) {
+  return c10::str(c.height, "x", c.width, ", kernel ", c.kernel, ", stride ", c.stride, ", padding ", c.padding);
+}
+
+TEST(DepthwiseConvolution, EqualsLibTorchsOperator) {
+  for (const auto& c : depthwise_cases()) {
+    EXPECT_LT(largest_distance(c, torch::kFloat64), 1e-14) << describe(c);
+    EXPECT_LT(largest_distance(c, torch::kFloat32), 1e-6) << describe(c);
+    // Only the results are rounded to 8 bits; the bound is half a unit in the last place.
+    EXPECT_LT(largest_distance(c, torch::kBFloat16), 1.0 / 256) << describe(c);
+  }
+}
+
+TEST(DepthwiseConvolution, IsExactWithTheInstructionsOfEachKindOfProcessor) {
+  for_each_kind_of_processor([](const char* name) {
+    for (const auto& c : {depthwise_cases()[1], depthwise_cases()[2]}) EXPECT_LT(largest_distance(c, torch::kFloat64), 1e-14) << name;
+  });
+}
+
+TEST(DepthwiseConvolution, TheBitsDoNotDependOnTheTimingOfThreads) {
+  const DepthwiseCase c{5, 30, 31, 24, 3, 1, 1};
+  const auto tensors = make_tensors(c);
+  const auto run = [&] {
+    return differentiate(tensors.x, tensors.weight, tensors.dy, [&](const auto& input, const auto& parameter) {
+      return convolve_depthwise(input, parameter, {}, c.stride, c.padding);
+    });
+  };
+  const int num_threads = at::get_num_threads();
+  at::set_num_threads(5);
+  const auto first = run();
+  for (int i = 0; i < 3; ++i) {
+    const auto again = run();
+    EXPECT_TRUE(again.dx.equal(first.dx));
+    EXPECT_TRUE(again.dw.equal(first.dw));
+  }
+  at::set_num_threads(num_threads);
+}
+
+TEST(DepthwiseConvolution, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
+  const DepthwiseCase c{2, 9, 9, 16, 5, 1, 2};
+  const auto tensors = make_tensors(c);
+  const auto gradients = [&](bool trains_x, bool trains_weight, bool trains_bias) {
+    const auto x = tensors.x.clone().requires_grad_(trains_x);
+    const auto weight = tensors.weight.clone().requires_grad_(trains_weight);
+    const auto bias = torch::ones({c.channels}, torch::kFloat64).requires_grad_(trains_bias);
+    convolve_depthwise(x, weight, bias, c.stride, c.padding).backward(tensors.dy);
+    return std::vector<torch::Tensor>{x.grad(), weight.grad(), bias.grad()};
+  };
+  const auto expected = gradients(true, true, true);
+  EXPECT_LT(distance(expected[2], tensors.dy.sum({0, 2, 3})), 1e-13);
+  for (const auto& trained : {std::array{true, false, false}, {false, true, false}, {false, false, true}}) {
+    const auto actual = gradients(trained[0], trained[1], trained[2]);
+    for (size_t i = 0; i < trained.size(); ++i) EXPECT_TRUE(trained[i] ? actual[i].equal(expected[i]) : !actual[i].defined()) << i;
+  }
+}
+
+TEST(DepthwiseConvolution, TakesOnlyWhatItCanCompute) {
+  const auto in_format = [](const torch::Tensor& tensor) { return tensor.contiguous(torch::MemoryFormat::ChannelsLast); };
+  const auto x = in_format(torch::zeros({1, 16, 8, 8}));
+  EXPECT_TRUE(supports_depthwise(x, torch::zeros({16, 1, 3, 3}), 1, 1, 16));
+  EXPECT_FALSE(supports_depthwise(torch::zeros({1, 16, 8, 8}), torch::zeros({16, 1, 3, 3}), 1, 1, 16));
+  EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 2, 3, 3}), 1, 1, 8));
+  EXPECT_FALSE(supports_depthwise(x, torch::zeros({32, 1, 3, 3}), 1, 1, 16));
+  EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 1, 4, 4}), 1, 1, 16));
+  EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 1, 3, 5}), 1, 1, 16));
+  EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 1, 3, 3}), 3, 1, 16));
+  EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 1, 3, 3}), 1, 3, 16));
+  EXPECT_FALSE(supports_depthwise(x.to(torch::kFloat16), torch::zeros({16, 1, 3, 3}, torch::kFloat16), 1, 1, 16));
+  EXPECT_FALSE(supports_depthwise(in_format(torch::zeros({1, 12, 8, 8})), torch::zeros({12, 1, 3, 3}), 1, 1, 12));
 }
 
 }  // namespace

@@ -1,0 +1,253 @@
+#include "nn/convolution/depthwise_kernels.h"
+
+#include <algorithm>
+#include <type_traits>
+
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/convolution/depthwise_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "nn/channels-inl.h"
+
+#ifndef TRAINER_DEPTHWISE_RANGES
+#define TRAINER_DEPTHWISE_RANGES
+namespace trainer::nn::convolution {
+
+struct Range {
+  int64_t begin, end;
+};
+
+// The rows or columns of the kernel whose input is inside the image, for one row or column of the output.
+inline Range taps_at(const DepthwiseShape& shape, int64_t position, int64_t size) {
+  const int64_t first = position * shape.stride - shape.padding;
+  return {std::max<int64_t>(0, -first), std::min(shape.kernel, size - first)};
+}
+
+// The output's columns for which all columns of the kernel are inside the image.
+inline Range inner_columns(const DepthwiseShape& shape) {
+  const int64_t begin = std::min((shape.padding + shape.stride - 1) / shape.stride, shape.out_width());
+  const int64_t room = shape.width - shape.kernel + shape.padding;
+  return {begin, std::clamp(room < 0 ? 0 : room / shape.stride + 1, begin, shape.out_width())};
+}
+
+}  // namespace trainer::nn::convolution
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace trainer::nn::convolution::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using nn::HWY_NAMESPACE::for_each_vector;
+using nn::HWY_NAMESPACE::load;
+using nn::HWY_NAMESPACE::store;
+
+// Computes kColumns neighbouring values of each channel in row y of the input gradient from column x on, with stride 1: a convolution of
+// the output gradient with the kernel turned by 180 degrees, whose columns `taps` are inside. `shape` is that of this convolution.
+template <int64_t kKernel, int64_t kColumns, class S>
+HWY_INLINE void turned_columns(const DepthwiseShape& shape, const S* output_gradient, const Computed<S>* weight, S* gradient, int64_t y,
+                               int64_t x, Range taps) {
+  const auto rows = taps_at(shape, y, shape.height);
+  const int64_t first = ((y - shape.padding) * shape.width + x - shape.padding) * shape.channels;
+  for_each_vector<Computed<S>>(shape.channels, [&](auto tag, int64_t c) {
+    hn::Vec<decltype(tag)> sums[kColumns];
+    for (auto& sum : sums) sum = hn::Zero(tag);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const int64_t from = first + row * shape.width * shape.channels + c;
+      for (int64_t tap = kColumns == 1 ? taps.begin : 0; tap < (kColumns == 1 ? taps.end : kKernel); ++tap) {
+        const auto factor = hn::LoadU(tag, weight + (kKernel * kKernel - 1 - row * kKernel - tap) * shape.channels + c);
+        for (int64_t i = 0; i < kColumns; ++i)
+          sums[i] = hn::MulAdd(load(tag, output_gradient + from + (i + tap) * shape.channels), factor, sums[i]);
+      }
+    }
+    for (int64_t i = 0; i < kColumns; ++i) store(sums[i], tag, gradient + (y * shape.out_width() + x + i) * shape.channels + c);
+  });
+}
+
+template <int64_t kKernel, class S>
+void input_gradient_with_stride_1(const DepthwiseShape& given, const S* output_gradient, const Computed<S>* weight, S* gradient,
+                                  int64_t begin, int64_t end) {
+  constexpr int64_t kColumns = 4;
+  const DepthwiseShape shape{.height = given.out_height(),
+                             .width = given.out_width(),
+                             .channels = given.channels,
+                             .kernel = kKernel,
+                             .stride = 1,
+                             .padding = kKernel - 1 - given.padding};
+  const auto inner = inner_columns(shape);
+  const auto one = [&](int64_t y, int64_t x) {
+    turned_columns<kKernel, 1>(shape, output_gradient, weight, gradient, y, x, taps_at(shape, x, shape.width));
+  };
+  for (int64_t y = begin; y < end; ++y) {
+    int64_t x = 0;
+    for (; x < inner.begin; ++x) one(y, x);
+    for (; x + kColumns <= inner.end; x += kColumns)
+      turned_columns<kKernel, kColumns>(shape, output_gradient, weight, gradient, y, x, {0, kKernel});
+    for (; x < shape.out_width(); ++x) one(y, x);
+  }
+}
+
+// The rows or columns of the kernel that the input's row or column `position` meets in an output of `out_size`: every stride-th from
+// `begin`.
+template <int64_t kStride>
+HWY_INLINE Range taps_of_input(const DepthwiseShape& shape, int64_t position, int64_t out_size) {
+  const int64_t last = position + shape.padding;
+  const int64_t least = std::max<int64_t>(0, last - (out_size - 1) * kStride);
+  return {least + (last - least) % kStride, std::min(shape.kernel, last + 1)};
+}
+
+template <int64_t kKernel, int64_t kStride, class S>
+void input_gradient_rows(const DepthwiseShape& shape, const S* output_gradient, const Computed<S>* weight, S* gradient, int64_t begin,
+                         int64_t end) {
+  if constexpr (kStride == 1) return input_gradient_with_stride_1<kKernel>(shape, output_gradient, weight, gradient, begin, end);
+  const int64_t out_width = shape.out_width();
+  for (int64_t y = begin; y < end; ++y) {
+    const auto rows = taps_of_input<kStride>(shape, y, shape.out_height());
+    for (int64_t x = 0; x < shape.width; ++x) {
+      const auto columns = taps_of_input<kStride>(shape, x, out_width);
+      for_each_vector<Computed<S>>(shape.channels, [&](auto tag, int64_t c) {
+        auto sum = hn::Zero(tag);
+        for (int64_t row = rows.begin; row < rows.end; row += kStride) {
+          const int64_t line = (y + shape.padding - row) / kStride * out_width;
+          for (int64_t column = columns.begin; column < columns.end; column += kStride) {
+            const int64_t from = (line + (x + shape.padding - column) / kStride) * shape.channels + c;
+            sum =
+                hn::MulAdd(load(tag, output_gradient + from), hn::LoadU(tag, weight + (row * kKernel + column) * shape.channels + c), sum);
+          }
+        }
+        store(sum, tag, gradient + (y * shape.width + x) * shape.channels + c);
+      });
+    }
+  }
+}
+
+// Adds the products of `count` output columns from x on to the sums of kRows rows of the kernel from `row` on.
+template <int64_t kKernel, int64_t kStride, int64_t kRows, class D, class S, class T = hn::TFromD<D>>
+HWY_INLINE void add_columns(D tag, const DepthwiseShape& shape, const S* input, const S* output_gradient, T* sums, int64_t count) {
+  hn::Vec<D> taps[kRows * kKernel];
+  for (int64_t tap = 0; tap < kRows * kKernel; ++tap) taps[tap] = hn::LoadU(tag, sums + tap * shape.channels);
+  for (; count > 0; --count, input += kStride * shape.channels, output_gradient += shape.channels) {
+    const auto given = load(tag, output_gradient);
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t tap = 0; tap < kKernel; ++tap) {
+        auto& sum = taps[row * kKernel + tap];
+        sum = hn::MulAdd(given, load(tag, input + (row * shape.width + tap) * shape.channels), sum);
+      }
+    }
+  }
+  for (int64_t tap = 0; tap < kRows * kKernel; ++tap) hn::StoreU(taps[tap], tag, sums + tap * shape.channels);
+}
+
+template <int64_t kKernel, int64_t kStride, class S>
+void weight_gradient_rows(const DepthwiseShape& shape, const S* input, const S* output_gradient, Computed<S>* workspace, double* gradient,
+                          int64_t begin, int64_t end) {
+  using T = Computed<S>;
+  constexpr int64_t kSums = kKernel * kKernel;
+  // So many columns that their values are not much more than a page of memory.
+  const int64_t group = std::max<int64_t>(4, 1024 / shape.channels);
+  const auto inner = inner_columns(shape);
+  for (int64_t y = begin; y < end; ++y) {
+    std::fill_n(workspace, kSums * shape.channels, T(0));
+    const auto rows = taps_at(shape, y, shape.height);
+    const S* const given = output_gradient + y * shape.out_width() * shape.channels;
+    const int64_t first = ((y * kStride - shape.padding) * shape.width - shape.padding) * shape.channels;
+    const auto add_one = [&](int64_t x) {
+      const auto columns = taps_at(shape, x, shape.width);
+      for (int64_t row = rows.begin; row < rows.end; ++row) {
+        for (int64_t column = columns.begin; column < columns.end; ++column) {
+          const int64_t from = first + (row * shape.width + x * kStride + column) * shape.channels;
+          for_each_vector<T>(shape.channels, [&](auto tag, int64_t c) {
+            T* sum = workspace + (row * kKernel + column) * shape.channels + c;
+            hn::StoreU(hn::MulAdd(load(tag, given + x * shape.channels + c), load(tag, input + from + c), hn::LoadU(tag, sum)), tag, sum);
+          });
+        }
+      }
+    };
+    for (int64_t x = 0; x < inner.begin; ++x) add_one(x);
+    for (int64_t x = inner.begin; x < inner.end; x += group) {
+      const int64_t count = std::min(group, inner.end - x);
+      for_each_vector<T>(shape.channels, [&](auto tag, int64_t c) {
+        const S* const dy = given + x * shape.channels + c;
+        const auto add = [&](auto num_rows, int64_t row) {
+          constexpr int64_t kRows = decltype(num_rows)::value;
+          add_columns<kKernel, kStride, kRows>(tag, shape, input + first + (row * shape.width + x * kStride) * shape.channels + c, dy,
+                                               workspace + row * kKernel * shape.channels + c, count);
+        };
+        // The sums of larger kernels do not fit into the registers.
+        if (kKernel == 3 && rows.end - rows.begin == kKernel) return add(std::integral_constant<int64_t, 3>(), 0);
+        for (int64_t row = rows.begin; row < rows.end; ++row) add(std::integral_constant<int64_t, 1>(), row);
+      });
+    }
+    for (int64_t x = inner.end; x < shape.out_width(); ++x) add_one(x);
+    for (int64_t i = 0; i < kSums * shape.channels; ++i) gradient[i] += workspace[i];
+  }
+}
+
+// Calls act(kernel, stride) with integral constants.
+template <class Act>
+void with_constants(const DepthwiseShape& shape, const Act& act) {
+  const auto with_stride = [&](auto kernel) {
+    if (shape.stride == 1) {
+      act(kernel, std::integral_constant<int64_t, 1>());
+    } else {
+      act(kernel, std::integral_constant<int64_t, 2>());
+    }
+  };
+  if (shape.kernel == 3) {
+    with_stride(std::integral_constant<int64_t, 3>());
+  } else if (shape.kernel == 5) {
+    with_stride(std::integral_constant<int64_t, 5>());
+  } else {
+    with_stride(std::integral_constant<int64_t, 7>());
+  }
+}
+
+template <class S>
+void input_gradient(const DepthwiseShape& shape, const S* output_gradient, const Computed<S>* weight, S* gradient, int64_t begin,
+                    int64_t end) {
+  with_constants(
+      shape, [&](auto kernel, auto stride) { input_gradient_rows<kernel, stride>(shape, output_gradient, weight, gradient, begin, end); });
+}
+
+template <class S>
+void weight_gradient(const DepthwiseShape& shape, const S* input, const S* output_gradient, Computed<S>* workspace, double* gradient,
+                     int64_t begin, int64_t end) {
+  with_constants(shape, [&](auto kernel, auto stride) {
+    weight_gradient_rows<kernel, stride>(shape, input, output_gradient, workspace, gradient, begin, end);
+  });
+}
+
+template <class S>
+DepthwiseGradients<S> gradients_of() {
+  return {&input_gradient<S>, &weight_gradient<S>};
+}
+// Highway cannot export templates.
+DepthwiseGradients<float> FloatKernels() { return gradients_of<float>(); }
+DepthwiseGradients<double> DoubleKernels() { return gradients_of<double>(); }
+DepthwiseGradients<BFloat16> BFloatKernels() { return gradients_of<BFloat16>(); }
+
+}  // namespace trainer::nn::convolution::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trainer::nn::convolution {
+
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
+HWY_EXPORT(BFloatKernels);
+
+template <>
+DepthwiseGradients<float> depthwise_gradients() {
+  return HWY_DYNAMIC_DISPATCH(FloatKernels)();
+}
+template <>
+DepthwiseGradients<double> depthwise_gradients() {
+  return HWY_DYNAMIC_DISPATCH(DoubleKernels)();
+}
+template <>
+DepthwiseGradients<BFloat16> depthwise_gradients() {
+  return HWY_DYNAMIC_DISPATCH(BFloatKernels)();
+}
+
+}  // namespace trainer::nn::convolution
+#endif
