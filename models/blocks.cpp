@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace trainer::models {
 
@@ -21,7 +22,7 @@ ConvNorm::ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOpti
 
 torch::Tensor ConvNorm::forward(const torch::Tensor& x) {
   if (activation_ == nn::Activation::kRelu) return nn::convolve_normalise_relu(*convolution_, *norm_, x);
-  return nn::activate(norm_->forward(convolution_->forward(x)), activation_);
+  return norm_->forward_activated(convolution_->forward(x), activation_);
 }
 
 torch::Tensor ConvNorm::forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual) {
@@ -80,17 +81,17 @@ void LayerChain::add(const std::string& name, torch::nn::AnyModule layer) {
   layers_.push_back(std::move(layer));
 }
 
-bool LayerChain::is_norm_relu(size_t i) const {
-  return is<nn::BatchNorm2d>(i) && is<ActivationLayer>(i + 1) &&
-         layers_[i + 1].get<ActivationLayer>().activation() == nn::Activation::kRelu;
+std::optional<nn::Activation> LayerChain::activation_of_norm(size_t i) const {
+  if (!is<nn::BatchNorm2d>(i) || !is<ActivationLayer>(i + 1)) return std::nullopt;
+  return layers_[i + 1].get<ActivationLayer>().activation();
 }
 
 torch::Tensor LayerChain::run(torch::Tensor x, size_t begin, size_t end) {
   for (size_t i = begin; i < end;) {
-    if (is_norm_relu(i)) {
-      x = layers_[i].get<nn::BatchNorm2d>().forward_relu(x);
+    if (const auto activation = activation_of_norm(i)) {
+      x = layers_[i].get<nn::BatchNorm2d>().forward_activated(x, *activation);
       i += 2;
-    } else if (is<nn::Conv2d>(i) && is_norm_relu(i + 1)) {
+    } else if (is<nn::Conv2d>(i) && activation_of_norm(i + 1) == nn::Activation::kRelu) {
       x = nn::convolve_normalise_relu(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x);
       i += 3;
     } else {
@@ -104,7 +105,7 @@ size_t LayerChain::head_begin() const {
   size_t begin = layers_.size();
   while (begin > 0 && layers_[begin - 1].ptr()->parameters().empty()) --begin;
   if (begin > 0) --begin;
-  if (begin > 0 && is_norm_relu(begin) && is<nn::Conv2d>(begin - 1)) --begin;
+  if (begin > 0 && activation_of_norm(begin) == nn::Activation::kRelu && is<nn::Conv2d>(begin - 1)) --begin;
   while (begin > 0 && is<nn::Dropout>(begin - 1)) --begin;
   return begin;
 }

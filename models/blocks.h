@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <typeinfo>
 #include <utility>
@@ -94,7 +95,8 @@ class ActivationLayer : public torch::nn::Module {
   nn::Activation activation_;
 };
 
-// Layers in sequence. A convolution, its normalisation and a ReLU that are separate layers are computed together.
+// Layers in sequence. A normalisation and its activation that are separate layers are computed together; if this is a ReLU, also with the
+// convolution before them.
 class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer);
@@ -114,8 +116,8 @@ class LayerChain : public torch::nn::Module {
   bool is(size_t i) const {
     return i < layers_.size() && layers_[i].type_info() == typeid(Layer);
   }
-  // Whether layer i is a normalisation before a ReLU.
-  bool is_norm_relu(size_t i) const;
+  // The activation after layer i, if that is a normalisation.
+  std::optional<nn::Activation> activation_of_norm(size_t i) const;
   torch::Tensor run(torch::Tensor x, size_t begin, size_t end);
   // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
   size_t head_begin() const;

@@ -22,6 +22,7 @@ namespace trainer::nn {
 namespace convolution {
 enum class Tile : int64_t;
 }
+enum class FusedActivation;
 namespace fused_norm {
 class GpuKernels;
 struct Layer;
@@ -42,6 +43,9 @@ struct ScaleAndShift;
 // modules are not converted. `module` itself is converted if it is a batch normalisation in a std::shared_ptr.
 void convert_sync_batch_norm(torch::nn::Module& module, std::shared_ptr<const distributed::ProcessGroup> group);
 
+enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu, kSigmoid, kHardsigmoid };
+torch::Tensor activate(const torch::Tensor& x, Activation activation);
+
 // The options of torch.nn.BatchNorm2d, with its defaults.
 struct BatchNormOptions {
   double eps = 1e-5;
@@ -58,10 +62,13 @@ class BatchNorm2d : public torch::nn::Module {
                        std::shared_ptr<const distributed::ProcessGroup> group = nullptr);
   // Throws UsageError in training if a channel has only one value, because its variance is undefined. An empty batch gives an empty output
   // and zero gradients, and does not change the running statistics.
-  torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
+  torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, Activation::kNone); }
+  // activate(forward(x), activation).
+  torch::Tensor forward_activated(const torch::Tensor& x, Activation activation) { return apply(x, {}, activation); }
   // relu(forward(x) + residual), with nothing added if `residual` is undefined.
-  torch::Tensor forward_relu(const torch::Tensor& x, const torch::Tensor& residual = {}) { return apply(x, residual, /*relu=*/true); }
-  // From now on uses one operator (nn/fused_norm) for normalisation, addition and ReLU, if it supports the input. `gpu`: for internal use.
+  torch::Tensor forward_relu(const torch::Tensor& x, const torch::Tensor& residual = {}) { return apply(x, residual, Activation::kRelu); }
+  // From now on uses one operator (nn/fused_norm) for normalisation, addition and activation, if it supports the input. `gpu`: for internal
+  // use.
   void use_fused_operator(std::shared_ptr<const fused_norm::GpuKernels> gpu = nullptr) {
     is_fused_ = true;
     gpu_ = std::move(gpu);
@@ -95,9 +102,9 @@ class BatchNorm2d : public torch::nn::Module {
   void count_batch();
   // The running mean and variance that a training batch updates: copies if the batch must not change the layer's own.
   std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
-  torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, Activation activation);
   fused_norm::Layer evaluation_layer() const;
-  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, bool relu);
+  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, FusedActivation activation);
   void check_count(const torch::Tensor& x) const;
 
   BatchNormOptions options_;
@@ -136,7 +143,8 @@ class Conv2d : public torch::nn::Module {
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
   // From now on uses this program's own kernels if they are faster: Winograd's algorithm (convolution::fastest_tile) with tiles of at most
-  // `largest_tile`, and a kernel for the weights' gradient in strided 3×3 convolutions. Empty `largest_tile`: only LibTorch's kernels.
+  // `largest_tile`, and kernels for the weights' gradient in strided 3×3 convolutions and for both gradients of depthwise convolutions.
+  // Empty `largest_tile`: only LibTorch's kernels.
   void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
   // The tile of Winograd's algorithm for this input, which under autocast must already have autocast's type; empty: LibTorch's convolution
@@ -170,9 +178,6 @@ class Linear : public torch::nn::Module {
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without bias
 };
-
-enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu, kSigmoid, kHardsigmoid };
-torch::Tensor activate(const torch::Tensor& x, Activation activation);
 
 // torch.nn.LayerNorm over the last dimension, or over the channels of [N, C, H, W]; the initial weight is 1 and the bias 0.
 class LayerNorm : public torch::nn::Module {

@@ -24,16 +24,20 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options, 
   num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, torch::kInt64));
 }
 
-torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
+torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, Activation activation) {
   const bool is_empty = x.numel() == 0 && !(is_training() && group_);
   // An observer needs the normalised values before the ReLU, which could hide an infinite value.
   if (is_fused_ && !is_empty && LayerObserver::current() == nullptr) {
     auto layer = evaluation_layer();
-    if (fused_norm::supports(x, residual, layer)) return apply_fused(x, residual, std::move(layer), relu);
+    if (fused_norm::supports(x, residual, layer)) {
+      const auto fused = fused_norm::fused_activation(activation, gpu_ != nullptr);
+      const auto y = apply_fused(x, residual, std::move(layer), fused.value_or(FusedActivation::kNone));
+      return fused ? y : activate(y, activation);
+    }
   }
   auto y = observed(*this, normalise(x));
   if (residual.defined()) y = y.add_(residual);
-  return relu ? y.relu_() : y;
+  return activation == Activation::kRelu ? y.relu_() : activate(y, activation);
 }
 
 fused_norm::Layer BatchNorm2d::evaluation_layer() const {
@@ -44,7 +48,8 @@ fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
   return fused_norm::evaluation_scale_and_shift(evaluation_layer());
 }
 
-torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, bool relu) {
+torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer,
+                                       FusedActivation activation) {
   if (is_training()) {
     layer.is_training = true;
     layer.group = group_;
@@ -52,7 +57,7 @@ torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tens
     layer.batch_weight = next_batch_weight();
     std::tie(layer.running_mean, layer.running_var) = statistics_to_update();
   }
-  auto y = fused_norm::normalise(x, residual, layer, relu);
+  auto y = fused_norm::normalise(x, residual, layer, activation);
   if (is_training()) count_batch();
   return y;
 }

@@ -18,4 +18,7 @@ struct BFloat16 {
 template <class S>
 using Computed = std::conditional_t<std::is_same_v<S, BFloat16>, float, S>;
 
+// The activations that fused kernels compute; with an added residual or on a GPU only the first two.
+enum class FusedActivation { kNone, kRelu, kRelu6, kHardswish, kSilu };
+
 }  // namespace trainer::nn

@@ -30,13 +30,16 @@ void RuntimeSection::describe(KeyTable& keys) {
       "convolution", convolution, kConvolutionChoices,
       {.doc = "Algorithm of 3×3 convolutions with stride 1 on a CPU: direct, or Winograd's algorithm with tiles of 2×2 (winograd2) or 4×4 "
               "(winograd4) in those layers that it makes faster. auto: winograd4, but direct with bfloat16 autocast on a processor with "
-              "AMX, and for predictions of fewer than eight images at once. Compared with direct, rounding errors in usual networks are as "
+              "AMX, and for predictions of fewer than eight images at once. Except with direct, the weights' gradient of strided 3×3 "
+              "convolutions and both gradients of depthwise convolutions are this program's too. Compared with direct, rounding errors in "
+              "usual networks are as "
               "large with winograd2, and three to six times larger with winograd4; they are relative to the largest nearby values, so the "
               "relative error of a much smaller value has no bound. direct is always used on a GPU, with float64, with float16, without "
               "channels_last and with deterministic."});
   keys.add_choice("fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
-                  {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation, the addition of a residual "
-                          "and the following ReLU are one operator; on: on a GPU in channels_last too, except with float64 (its kernels "
+                  {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation and the following "
+                          "ReLU (also with the addition of a residual between them), ReLU6, hardswish or SiLU are one operator; on: on a "
+                          "GPU in channels_last too, but only with a ReLU, and not with float64 (its kernels "
                           "have never run on a real GPU); off: LibTorch's separate operators are used."});
   keys.add_choice("cuda_graph", cuda_graph,
                   {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},

@@ -41,8 +41,8 @@ void for_each_part(const torch::Tensor& x, const Act& act) {
 }
 
 template <class S>
-Operation<Computed<S>> operation_of(const ScaleAndShift& affine, bool relu) {
-  return {.scale = values_of<Computed<S>>(affine.scale), .shift = values_of<Computed<S>>(affine.shift), .relu = relu};
+Operation<Computed<S>> operation_of(const ScaleAndShift& affine, FusedActivation activation) {
+  return {.scale = values_of<Computed<S>>(affine.scale), .shift = values_of<Computed<S>>(affine.shift), .activation = activation};
 }
 
 // Computes mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
@@ -60,35 +60,37 @@ torch::Tensor local_moments(const torch::Tensor& x) {
   return each.size(0) == 1 ? each[0] : merge_moments(each);
 }
 
-void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, bool relu, const torch::Tensor& y) {
+void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, FusedActivation activation,
+                    const torch::Tensor& y) {
   for_each_part(x, [&]<class S>(S, int64_t /*part*/, int64_t first, int64_t rows) {
-    kernels<S>().normalise(operation_of<S>(affine, relu), values_of<S>(x, first), values_of<S>(residual, first),
+    kernels<S>().normalise(operation_of<S>(affine, activation), values_of<S>(x, first), values_of<S>(residual, first),
                            mutable_values_of<S>(y, first), rows, x.size(1));
   });
 }
 
-// Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64. If `masked` is defined, writes dy to it, with
-// 0 where the ReLU's output was 0.
+// Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64. dy is first
+// multiplied by the activation's derivative; if `masked` is defined, the product is written to it.
 torch::Tensor gradient_sums(const torch::Tensor& dy, const Forward& forward, const torch::Tensor& mean, const torch::Tensor& masked) {
   const auto& x = forward.x;
   const int64_t num_channels = x.size(1);
   const auto each = at::empty({num_parts_of(x), 2, num_channels}, torch::kFloat64);
   for_each_part(x, [&, sums = each.data_ptr<double>()]<class S>(S, int64_t part, int64_t first, int64_t rows) {
     double* sum = sums + part * 2 * num_channels;
-    kernels<S>().gradient_sums(operation_of<S>(forward.statistics.affine, forward.relu), values_of<S>(dy, first), values_of<S>(x, first),
-                               values_of<S>(forward.y, first), values_of<Computed<S>>(mean), mutable_values_of<S>(masked, first), rows,
-                               num_channels, sum, sum + num_channels);
+    kernels<S>().gradient_sums(operation_of<S>(forward.statistics.affine, forward.activation), values_of<S>(dy, first),
+                               values_of<S>(x, first), values_of<S>(forward.y, first), values_of<Computed<S>>(mean),
+                               mutable_values_of<S>(masked, first), rows, num_channels, sum, sum + num_channels);
   });
   return each.sum(0);
 }
 
-torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const ScaleAndShift& affine, bool relu,
+torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const ScaleAndShift& affine, FusedActivation activation,
                              const torch::Tensor& x_factor, const torch::Tensor& constant) {
   auto dx = at::empty_like(x);
   for_each_part(x, [&]<class S>(S, int64_t /*part*/, int64_t first, int64_t rows) {
     using T = Computed<S>;
-    kernels<S>().input_gradient(operation_of<S>(affine, relu), values_of<S>(dy, first), values_of<S>(x, first), values_of<T>(affine.scale),
-                                values_of<T>(x_factor), values_of<T>(constant), mutable_values_of<S>(dx, first), rows, x.size(1));
+    kernels<S>().input_gradient(operation_of<S>(affine, activation), values_of<S>(dy, first), values_of<S>(x, first),
+                                values_of<T>(affine.scale), values_of<T>(x_factor), values_of<T>(constant), mutable_values_of<S>(dx, first),
+                                rows, x.size(1));
   });
   return dx;
 }
@@ -138,27 +140,29 @@ Gradients differentiate(torch::Tensor dy, const Forward& forward, const Needed& 
     x_factor = -exact_scale * batch.invstd.square() * sums[1] / batch.count;
     constant = -exact_scale * sums[0] / batch.count - x_factor * batch.mean;
   }
-  gradients.x = input_gradient(dy, forward.x, affine, forward.relu && !masked.defined(), x_factor.to(dtype), constant.to(dtype));
+  const auto activation = masked.defined() ? FusedActivation::kNone : forward.activation;
+  gradients.x = input_gradient(dy, forward.x, affine, activation, x_factor.to(dtype), constant.to(dtype));
   return gradients;
 }
 
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const std::optional<torch::Tensor>& residual,
-                               const torch::Tensor& /*weight*/, const torch::Tensor& /*bias*/, const Layer& layer, bool relu) {
+                               const torch::Tensor& /*weight*/, const torch::Tensor& /*bias*/, const Layer& layer,
+                               FusedActivation activation) {
     RECORD_FUNCTION("trainer::fused_norm", c10::ArrayRef<const c10::IValue>{});
     const auto [batch, affine] = statistics_of(x, layer);
     auto y = at::empty_like(x);
     const auto added = residual.value_or(torch::Tensor());
     if (layer.gpu) {
-      layer.gpu->normalise(x, added, affine, relu, y);
+      layer.gpu->normalise(x, added, affine, activation == FusedActivation::kRelu, y);
     } else {
-      normalise_rows(x, added, affine, relu, y);
+      normalise_rows(x, added, affine, activation, y);
     }
     const bool has_residual = residual.has_value();
-    context->save_for_backward(
-        {x, relu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd, batch.count, affine.scale, affine.shift});
-    context->saved_data["relu"] = relu;
+    context->save_for_backward({x, activation == FusedActivation::kRelu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd,
+                                batch.count, affine.scale, affine.shift});
+    context->saved_data["activation"] = static_cast<int64_t>(activation);
     context->saved_data["has_residual"] = has_residual;
     context->saved_data["is_training"] = layer.is_training;
     context->saved_data["group"] = hold(layer.group);
@@ -174,7 +178,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
                           .y = saved[1],
                           .statistics = {.batch = {.mean = saved[2], .invstd = saved[3], .count = saved[4]},
                                          .affine = {.scale = saved[5], .shift = saved[6]}},
-                          .relu = context->saved_data["relu"].toBool(),
+                          .activation = FusedActivation{static_cast<int>(context->saved_data["activation"].toInt())},
                           .is_training = context->saved_data["is_training"].toBool(),
                           .group = held<distributed::ProcessGroup>(context->saved_data["group"])};
     const bool has_residual = context->saved_data["has_residual"].toBool();
@@ -211,10 +215,27 @@ ScaleAndShift evaluation_scale_and_shift(const Layer& layer) {
   return scale_and_shift(running_statistics(layer), layer.weight, layer.bias);
 }
 
-torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu) {
+std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu) {
+  switch (activation) {
+    case Activation::kNone:
+      return FusedActivation::kNone;
+    case Activation::kRelu:
+      return FusedActivation::kRelu;
+    case Activation::kRelu6:
+      return on_gpu ? std::nullopt : std::optional(FusedActivation::kRelu6);
+    case Activation::kHardswish:
+      return on_gpu ? std::nullopt : std::optional(FusedActivation::kHardswish);
+    case Activation::kSilu:
+      return on_gpu ? std::nullopt : std::optional(FusedActivation::kSilu);
+    default:
+      return std::nullopt;
+  }
+}
+
+torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, FusedActivation activation) {
   // An autograd function does not accept undefined tensors.
   const auto given = residual.defined() ? std::optional(residual) : std::nullopt;
-  return FusedNorm::apply(x, given, layer.weight, layer.bias, layer, relu);
+  return FusedNorm::apply(x, given, layer.weight, layer.bias, layer, activation);
 }
 
 }  // namespace trainer::nn::fused_norm

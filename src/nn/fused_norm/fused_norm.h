@@ -1,12 +1,15 @@
 #pragma once
-// Batch normalisation with a ReLU and a residual addition as one differentiable operator, which reads and writes memory less often than
-// separate operators.
+// Batch normalisation with an activation or with a residual addition and a ReLU as one differentiable operator, which reads and writes
+// memory less often than separate operators.
 
 #include <torch/types.h>
 
 #include <memory>
+#include <optional>
 
+#include "nn/channels.h"
 #include "trainer/distributed.h"
+#include "trainer/nn.h"
 
 namespace trainer::nn::fused_norm {
 
@@ -38,9 +41,12 @@ struct ScaleAndShift {
 // For evaluation; without gradients.
 ScaleAndShift evaluation_scale_and_shift(const Layer& layer);
 
-// Computes the batch normalisation of x [N, C, H, W], plus `residual` if it is defined, then a ReLU if `relu`. Like at::batch_norm, but
+// The activation that normalise() can compute after the normalisation, on a GPU if `on_gpu`; empty: none can replace it.
+std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu);
+
+// Computes the batch normalisation of x [N, C, H, W], plus `residual` if it is defined, then the activation. Like at::batch_norm, but
 // sums of parts of the rows are added in float64. In training with a group: collective, with one all_gather in forward and one sum in
 // backward; throws UsageError if a channel has fewer than two values in the joined batch.
-torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu);
+torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, FusedActivation activation);
 
 }  // namespace trainer::nn::fused_norm

@@ -180,6 +180,7 @@ void GpuKernels::normalise(const torch::Tensor& x, const torch::Tensor& residual
 Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const Forward& forward, const Needed& needed) const {
   const auto& x = forward.x;
   const auto& [batch, affine] = forward.statistics;
+  const bool relu = forward.activation == FusedActivation::kRelu;
   const int64_t num_channels = x.size(1);
   const auto options = x.options().dtype(torch::kFloat32);
   // A view may begin at an address that is not a multiple of 16.
@@ -215,7 +216,7 @@ Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const 
                                            .y = bytes(forward.y),
                                            .masked = mutable_bytes(masked),
                                            .shift = values(affine.shift),
-                                           .relu = forward.relu,
+                                           .relu = relu,
                                            .parts = values(parts),
                                            .num_arrived = num_arrived(x),
                                            .gradients = arguments});
@@ -238,7 +239,7 @@ Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const 
                                           .shift = values(affine.shift),
                                           .x_factor = values(x_factor),
                                           .constant = values(constant),
-                                          .relu = forward.relu && !masked.defined()});
+                                          .relu = relu && !masked.defined()});
   return gradients;
 }
 

@@ -28,7 +28,7 @@ struct Forward {
   torch::Tensor x;
   torch::Tensor y;  // undefined without a ReLU or without a residual
   Statistics statistics;
-  bool relu = false;
+  FusedActivation activation = FusedActivation::kNone;
   bool is_training = false;
   std::shared_ptr<const distributed::ProcessGroup> group = {};
 };

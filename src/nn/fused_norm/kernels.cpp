@@ -10,6 +10,10 @@
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+// This header must follow them.
+// clang-format off
+#include <hwy/contrib/math/math-inl.h>
+// clang-format on
 
 #include "nn/channels-inl.h"
 
@@ -104,10 +108,53 @@ HWY_INLINE V positive_or_zero(D tag, V value) {
   return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
 }
 
-// The gradient of a ReLU with this input or output. For NaN, the gradient of the output passes, as in LibTorch.
 template <class D, class V>
-HWY_INLINE V passed_by_relu(D tag, V value, V gradient) {
-  return hn::IfThenZeroElse(hn::Le(value, hn::Zero(tag)), gradient);
+HWY_INLINE V sigmoid(D tag, V value) {
+  using T = hn::TFromD<D>;
+  const auto one = hn::Set(tag, 1);
+  // Highway's function is not defined for larger values.
+  const auto largest = hn::Set(tag, static_cast<T>(sizeof(T) == sizeof(float) ? 104 : 706));
+  const auto negative = hn::Neg(value);
+  return hn::Div(one, hn::Add(one, hn::Exp(tag, hn::IfThenElse(hn::Gt(negative, largest), largest, negative))));
+}
+
+template <FusedActivation kActivation, class D, class V>
+HWY_INLINE V activate(D tag, V value) {
+  if constexpr (kActivation == FusedActivation::kRelu) return positive_or_zero(tag, value);
+  if constexpr (kActivation == FusedActivation::kRelu6) {
+    const auto six = hn::Set(tag, 6);
+    return hn::IfThenElse(hn::Gt(value, six), six, positive_or_zero(tag, value));
+  }
+  if constexpr (kActivation == FusedActivation::kHardswish) {
+    const auto six = hn::Set(tag, 6);
+    const auto above = hn::Add(value, hn::Set(tag, 3));
+    const auto bounded = hn::IfThenElse(hn::Gt(above, six), six, positive_or_zero(tag, above));
+    return hn::Div(hn::Mul(value, bounded), six);
+  }
+  if constexpr (kActivation == FusedActivation::kSilu) return hn::Mul(value, sigmoid(tag, value));
+  return value;
+}
+
+// The gradient of an activation with this input; for a ReLU, its output may be given instead. Like LibTorch's, which passes a gradient
+// through a ReLU, ReLU6 or hardswish of NaN.
+template <FusedActivation kActivation, class D, class V>
+HWY_INLINE V passed_back(D tag, V value, V gradient) {
+  const auto zero = hn::Zero(tag);
+  if constexpr (kActivation == FusedActivation::kRelu) return hn::IfThenZeroElse(hn::Le(value, zero), gradient);
+  if constexpr (kActivation == FusedActivation::kRelu6)
+    return hn::IfThenZeroElse(hn::Or(hn::Le(value, zero), hn::Ge(value, hn::Set(tag, 6))), gradient);
+  if constexpr (kActivation == FusedActivation::kHardswish) {
+    const auto three = hn::Set(tag, 3);
+    const auto slope = hn::Add(hn::Div(value, three), hn::Set(tag, hn::TFromD<D>(0.5)));
+    const auto inside = hn::IfThenElse(hn::Lt(value, three), hn::Mul(gradient, slope), gradient);
+    return hn::IfThenZeroElse(hn::Le(value, hn::Neg(three)), inside);
+  }
+  if constexpr (kActivation == FusedActivation::kSilu) {
+    const auto one = hn::Set(tag, 1);
+    const auto share = sigmoid(tag, value);
+    return hn::Mul(gradient, hn::Mul(share, hn::MulAdd(value, hn::Sub(one, share), one)));
+  }
+  return gradient;
 }
 
 // Results of at least this size go to memory past the caches, which would otherwise first read what is overwritten.
@@ -137,20 +184,19 @@ HWY_INLINE void write_values(int64_t num_rows, int64_t num_channels, S* to, cons
     for_each_vector<T>(num_channels, [&](auto tag, int64_t c) { store(act(tag, c, i + c), tag, to + i + c); });
 }
 
-template <bool kHasResidual, bool kRelu, class S>
+template <bool kHasResidual, FusedActivation kActivation, class S>
 void normalise_rows(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels) {
   write_values(num_rows, num_channels, y, [&](auto tag, int64_t c, int64_t i) {
     auto value = hn::MulAdd(load(tag, x + i), hn::LoadU(tag, operation.scale + c), hn::LoadU(tag, operation.shift + c));
     if constexpr (kHasResidual) value = hn::Add(value, load(tag, residual + i));
-    if constexpr (kRelu) value = positive_or_zero(tag, value);
-    return value;
+    return activate<kActivation>(tag, value);
   });
 }
 
-// The values whose sign decides where dy passes through the ReLU.
-enum class Mask { kNone, kOfOutput, kOfInput };
+// From which values the derivative of the activation is computed.
+enum class Known { kInput, kOutput };
 
-template <Mask kMask, bool kStores, class S>
+template <FusedActivation kActivation, Known kKnown, bool kStores, class S>
 void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {
   std::fill_n(sum_dy, num_channels, 0.0);
@@ -166,8 +212,8 @@ void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S
       for (int64_t i = r * num_channels + first + c; rows > 0; --rows, i += num_channels) {
         const auto input = load(tag, x + i);
         auto gradient = load(tag, dy + i);
-        if constexpr (kMask == Mask::kOfOutput) gradient = passed_by_relu(tag, load(tag, y + i), gradient);
-        if constexpr (kMask == Mask::kOfInput) gradient = passed_by_relu(tag, hn::MulAdd(input, scale, shift), gradient);
+        const auto known = kKnown == Known::kOutput ? load(tag, y + i) : hn::MulAdd(input, scale, shift);
+        gradient = passed_back<kActivation>(tag, known, gradient);
         if constexpr (kStores) store(gradient, tag, masked + i);
         sum = hn::Add(sum, gradient);
         product = hn::MulAdd(gradient, hn::Sub(input, centre), product);
@@ -182,43 +228,66 @@ void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S
   });
 }
 
-template <bool kRelu, class S>
+template <FusedActivation kActivation, class S>
 void combine_gradients(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
                        const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels) {
   write_values(num_rows, num_channels, dx, [&](auto tag, int64_t c, int64_t i) {
     const auto input = load(tag, x + i);
-    auto gradient = load(tag, dy + i);
-    if constexpr (kRelu) {
-      const auto value = hn::MulAdd(input, hn::LoadU(tag, operation.scale + c), hn::LoadU(tag, operation.shift + c));
-      gradient = passed_by_relu(tag, value, gradient);
-    }
+    const auto value = hn::MulAdd(input, hn::LoadU(tag, operation.scale + c), hn::LoadU(tag, operation.shift + c));
+    const auto gradient = passed_back<kActivation>(tag, value, load(tag, dy + i));
     const auto rest = hn::MulAdd(input, hn::LoadU(tag, x_factor + c), hn::LoadU(tag, constant + c));
     return hn::MulAdd(gradient, hn::LoadU(tag, dy_factor + c), rest);
   });
 }
 
+// Calls act<activation>().
+template <class Act>
+void with_activation(FusedActivation activation, const Act& act) {
+  switch (activation) {
+    case FusedActivation::kNone:
+      return act.template operator()<FusedActivation::kNone>();
+    case FusedActivation::kRelu:
+      return act.template operator()<FusedActivation::kRelu>();
+    case FusedActivation::kRelu6:
+      return act.template operator()<FusedActivation::kRelu6>();
+    case FusedActivation::kHardswish:
+      return act.template operator()<FusedActivation::kHardswish>();
+    case FusedActivation::kSilu:
+      return act.template operator()<FusedActivation::kSilu>();
+  }
+}
+
 template <class S>
 void normalise(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels) {
-  const auto act = residual != nullptr ? (operation.relu ? &normalise_rows<true, true, S> : &normalise_rows<true, false, S>)
-                                       : (operation.relu ? &normalise_rows<false, true, S> : &normalise_rows<false, false, S>);
-  act(operation, x, residual, y, num_rows, num_channels);
+  if (residual != nullptr) {
+    const bool relu = operation.activation == FusedActivation::kRelu;
+    const auto act = relu ? &normalise_rows<true, FusedActivation::kRelu, S> : &normalise_rows<true, FusedActivation::kNone, S>;
+    return act(operation, x, residual, y, num_rows, num_channels);
+  }
+  with_activation(operation.activation, [&]<FusedActivation kActivation>() {
+    normalise_rows<false, kActivation>(operation, x, residual, y, num_rows, num_channels);
+  });
 }
 
 template <class S>
 void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {
-  auto act = &add_gradients<Mask::kNone, false, S>;
-  if (operation.relu && y == nullptr) act = &add_gradients<Mask::kOfInput, false, S>;
-  if (operation.relu && y != nullptr) act = &add_gradients<Mask::kOfOutput, false, S>;
-  if (operation.relu && y != nullptr && masked != nullptr) act = &add_gradients<Mask::kOfOutput, true, S>;
-  act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
+  if (y != nullptr) {
+    const auto act = masked != nullptr ? &add_gradients<FusedActivation::kRelu, Known::kOutput, true, S>
+                                       : &add_gradients<FusedActivation::kRelu, Known::kOutput, false, S>;
+    return act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
+  }
+  with_activation(operation.activation, [&]<FusedActivation kActivation>() {
+    add_gradients<kActivation, Known::kInput, false>(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
+  });
 }
 
 template <class S>
 void input_gradient(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
                     const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels) {
-  const auto act = operation.relu ? &combine_gradients<true, S> : &combine_gradients<false, S>;
-  act(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);
+  with_activation(operation.activation, [&]<FusedActivation kActivation>() {
+    combine_gradients<kActivation>(operation, dy, x, dy_factor, x_factor, constant, dx, num_rows, num_channels);
+  });
 }
 
 template <class S>

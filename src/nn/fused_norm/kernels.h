@@ -1,7 +1,7 @@
 #pragma once
-// The loops of batch normalisation fused with a ReLU and a residual addition, over tensors that are dense and channels_last: rows of
-// `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread; fused_norm.cpp distributes the
-// rows. This file does not include LibTorch, so that only these loops are compiled for each instruction set.
+// The loops of batch normalisation fused with an activation or a residual addition and a ReLU, over tensors that are dense and
+// channels_last: rows of `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread;
+// fused_norm.cpp distributes the rows. This file does not include LibTorch, so that only these loops are compiled for each instruction set.
 //
 // S is the type of the tensors: float, double or BFloat16. Values per channel have the type Computed<S>.
 
@@ -11,12 +11,12 @@
 
 namespace trainer::nn::fused_norm {
 
-// The operation for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
+// The operation for each channel c: y = activation(x * scale[c] + shift[c]), or y = max(x * scale[c] + shift[c] + residual, 0).
 template <class T>
 struct Operation {
   const T* scale;
   const T* shift;
-  bool relu = false;
+  FusedActivation activation = FusedActivation::kNone;
 };
 
 template <class S>
@@ -28,13 +28,13 @@ struct Kernels {
   void (*moments)(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
   // `residual` may be null.
   void (*normalise)(const Operation<T>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
-  // Computes for each channel the sums of dy and of dy * (x - mean), where dy is replaced by 0 if the ReLU's output was 0. That output is
-  // read from `y`, or computed from x if `y` is null, which is only possible without a residual. If `masked` is not null, which requires a
-  // ReLU and `y`, the masked dy is written to it.
+  // Computes for each channel the sums of dy and of dy * (x - mean), where dy is first multiplied by the activation's derivative. That of a
+  // ReLU is found from its output `y`; with a null `y`, which is only possible without a residual, any derivative is computed from x. If
+  // `masked` is not null, which requires a ReLU and `y`, the multiplied dy is written to it.
   void (*gradient_sums)(const Operation<T>& operation, const S* dy, const S* x, const S* y, const T* mean, S* masked, int64_t num_rows,
                         int64_t num_channels, double* sum_dy, double* sum_dy_x);
-  // Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is replaced by 0
-  // where the output of a ReLU without a residual was 0. If dy is `masked` of gradient_sums(), `operation.relu` must be false.
+  // Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is first
+  // multiplied by the derivative of an activation without a residual. If dy is `masked` of gradient_sums(), there must be no activation.
   void (*input_gradient)(const Operation<T>& operation, const S* dy, const S* x, const T* dy_factor, const T* x_factor, const T* constant,
                          S* dx, int64_t num_rows, int64_t num_channels);
 };

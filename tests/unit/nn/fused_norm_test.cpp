@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -22,16 +23,20 @@ namespace {
 const std::vector<std::vector<int64_t>> kFusedShapes = {{2, 8, 3, 5}, {1, 24, 2, 3}, {5, 16, 32, 31}, {3, 40, 17, 19}, {2, 512, 4, 4}};
 
 struct FusedCase {
-  bool relu = true;
-  bool has_residual = false;
+  Activation activation = Activation::kRelu;
+  bool has_residual = false;  // only with a ReLU
   bool is_training = true;
 };
 
-constexpr FusedCase kFusedCases[] = {{true, false, true},  {true, true, true},  {false, false, true},
-                                     {true, false, false}, {true, true, false}, {false, false, false}};
+// GELU is not fused.
+constexpr FusedCase kFusedCases[] = {
+    {Activation::kRelu, false, true},  {Activation::kRelu, true, true},       {Activation::kNone, false, true},
+    {Activation::kRelu, false, false}, {Activation::kRelu, true, false},      {Activation::kNone, false, false},
+    {Activation::kRelu6, false, true}, {Activation::kHardswish, false, true}, {Activation::kSilu, false, true},
+    {Activation::kSilu, false, false}, {Activation::kGelu, false, true}};
 
 std::string name_of(const FusedCase& fused_case, at::IntArrayRef shape) {
-  return c10::str(shape, fused_case.relu ? " relu" : "", fused_case.has_residual ? " residual" : "",
+  return c10::str(shape, " activation ", static_cast<int>(fused_case.activation), fused_case.has_residual ? " residual" : "",
                   fused_case.is_training ? " training" : " evaluation");
 }
 
@@ -60,7 +65,7 @@ std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fuse
   const auto values = [&](uint64_t seed) { return fused_values(shape, seed, rounding).to(dtype); };
   const auto x = values(1).requires_grad_();
   const auto residual = fused_case.has_residual ? values(2).requires_grad_() : torch::Tensor();
-  const auto y = fused_case.relu ? norm.forward_relu(x, residual) : norm.forward(x);
+  const auto y = residual.defined() ? norm.forward_relu(x, residual) : norm.forward_activated(x, fused_case.activation);
   y.backward(values(3));
   std::vector<torch::Tensor> results = {y.detach(), x.grad(), norm.weight.grad(), norm.bias.grad(), norm.running_mean, norm.running_var};
   if (residual.defined()) results.push_back(residual.grad());
@@ -177,6 +182,8 @@ TEST(FusedNorm, RoundsOnlyItsResultsToSmallTypes) {
     for (const auto& [fused_case, kernels] : cases_of_both()) {
       for (const auto dtype : {torch::kBFloat16, torch::kFloat16}) {
         if (dtype == torch::kFloat16 && kernels == Kernels::kCpu) continue;
+        // A separate activation reads rounded values.
+        if (!fused_norm::fused_activation(fused_case.activation, kernels == Kernels::kGpu)) continue;
         BatchNorm2d plain(shape[1]);
         auto fused = fused_norm_of(shape[1], kernels);
         const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64, dtype);
@@ -243,7 +250,8 @@ TEST(FusedNorm, HasTheGradientsOfItsOutput) {
     const auto direction = fused_values({2, 8, 2, 3}, 3, torch::kFloat64);
     const auto weights = fused_values({2, 8, 2, 3}, 4, torch::kFloat64);
     const auto loss = [&](const torch::Tensor& input) {
-      return ((fused_case.relu ? norm.forward_relu(input, residual) : norm.forward(input)) * weights).sum();
+      const auto y = residual.defined() ? norm.forward_relu(input, residual) : norm.forward_activated(input, fused_case.activation);
+      return (y * weights).sum();
     };
     const auto input = x.clone().requires_grad_();
     loss(input).backward();
@@ -318,6 +326,30 @@ TEST(FusedNorm, RanksRefuseASingleValuePerChannel) {
       const auto x = at::zeros({groups.world()->rank() == 0 ? 1 : 0, 8, 1, 1}).contiguous(torch::MemoryFormat::ChannelsLast);
       EXPECT_THROW(norm.forward(x), UsageError);
     });
+  }
+}
+
+TEST(FusedNorm, ActivationsOfSpecialValuesEqualLibTorchs) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto values = torch::tensor({0.0, -0.0, -3.0, 3.0, 6.0, 100.0, -100.0, 1e4, -1e4, kInfinity, -kInfinity, std::nan("")});
+  const auto x = values.to(torch::kFloat32).view({1, 1, 1, -1}).repeat({1, 8, 1, 1}).contiguous(torch::MemoryFormat::ChannelsLast);
+  for (const auto activation : {Activation::kNone, Activation::kRelu, Activation::kRelu6, Activation::kHardswish, Activation::kSilu}) {
+    const auto results = [&](bool is_fused) {
+      BatchNorm2d norm(8, {.eps = 0});
+      norm.eval();
+      if (is_fused) norm.use_fused_operator();
+      const auto input = x.clone().requires_grad_();
+      const auto y = norm.forward_activated(input, activation);
+      y.backward(torch::ones_like(y));
+      return std::pair(y.detach(), input.grad());
+    };
+    const auto [y, dx] = results(/*is_fused=*/true);
+    const auto [expected_y, expected_dx] = results(/*is_fused=*/false);
+    EXPECT_TRUE(at::allclose(y, expected_y, 1e-6, 1e-30, /*equal_nan=*/true)) << static_cast<int>(activation) << y << expected_y;
+    // The gradient of the normalisation itself is NaN for other values.
+    const auto is_finite = x.isfinite();
+    EXPECT_TRUE(at::allclose(dx.masked_select(is_finite), expected_dx.masked_select(is_finite), 1e-6, 1e-30, /*equal_nan=*/true))
+        << static_cast<int>(activation) << dx << expected_dx;
   }
 }
 
