@@ -27,7 +27,7 @@ BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32
 TORCHVISION = ["mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
                "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "vit_s_16",
                "efficientnet_lite0", "densenet121", "densenet169", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d", "wide_resnet50_2"]
-TORCHVISION_SIZE = {"image": 96, "batch": 16}
+TORCHVISION_SIZE = {"image": 224, "batch": 16}
 # The other load of the machine for the part "busy": several trainings, each with Python's default settings.
 BUSY = {"network": "demo_conv", "batch_size": 64, "trainings": 2}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
