@@ -74,7 +74,8 @@ def make_checkpoint(name, folder, files):
                 network(torch.stack([transform(Image.open(file)) for file in files[begin:begin + 32]]))
         state = network.state_dict()
     path = folder / f"{name}.pt"
-    torch.save({"format_version": 1, "config": config, "model": state, "ema": None, "sample_shape": [3, -1, -1], "class_names": []}, path)
+    torch.save({"format_version": 1, "config": config, "model": state, "ema": None, "sample_shape": [3, -1, -1],
+                "image_files": {"mode": "rgb", "is_turned_upright": False, "channels": 0, "maximum": 0.0}, "class_names": []}, path)
     return path
 
 
