@@ -13,7 +13,6 @@
 
 #include "device/placement.h"
 #include "nn/convolution/convolution.h"
-#include "nn/convolution/depthwise.h"
 #include "trainer/torch.h"
 
 namespace {

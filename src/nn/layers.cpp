@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "nn/convolution/convolution.h"
-#include "nn/convolution/depthwise.h"
 #include "nn/fused_norm/fused_norm.h"
 #include "trainer/nn.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-// 3×3 convolutions on the CPU: Winograd's algorithm for stride 1; for larger strides, LibTorch's convolution with a faster weight gradient.
+// Convolutions on the CPU: of 3×3 by Winograd's algorithm for stride 1 and, for larger strides, LibTorch's with a faster weight gradient;
+// depthwise ones by LibTorch's with faster gradients.
 
 #include <torch/types.h>
 
@@ -17,6 +18,16 @@ bool supports(const torch::Tensor& x, const torch::Tensor& weight, int64_t strid
 // at::conv2d(x, weight, bias, stride, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; `bias`: [out], or undefined. The
 // weight gradient is bitwise independent of the number of threads and their timing.
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride);
+
+// Whether convolve_depthwise() supports these arguments: float32, float64 or bfloat16 on the CPU; a kernel of 3×3, 5×5 or 7×7 for each
+// channel; a number of channels that is a multiple of kChannels.
+bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding, int64_t groups);
+
+// at::conv2d(x, weight, bias, stride, padding, /*dilation=*/1, /*groups=*/channels), with faster gradients of x and of the weight. `x`:
+// [N, channels, H, W] in channels_last; `weight`: [channels, 1, kernel, kernel]; `bias`: [channels], or undefined. Sums of rows of the
+// weight's gradient are added in float64; this gradient may depend on the number of threads, but not on their timing.
+torch::Tensor convolve_depthwise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride,
+                                 int64_t padding);
 
 // 3×3 convolutions by Winograd's algorithm on the CPU, as a differentiable operator.
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "nn/convolution/depthwise.h"
 #include "trainer/torch.h"
 
 namespace trainer::nn::convolution {
