@@ -19,6 +19,7 @@
 #include "run/session/session.h"
 #include "train/engine/train_step.h"
 #include "trainer/amp.h"
+#include "trainer/nn.h"
 
 namespace trainer::bench {
 
@@ -28,6 +29,7 @@ struct TrainingOptions {
   std::string data;
   int64_t batch_size = 128;
   int64_t image_size = 32;  // height and width, for ready batches
+  bool freezes_statistics = false;
   std::vector<std::string> overrides;
 
   void add_to(CLI::App& app) {
@@ -36,6 +38,7 @@ struct TrainingOptions {
     app.add_option("--size", image_size, "height and width of the images of ready batches");
     app.add_option("--input", source)->check(CLI::IsMember({"resident", "pipeline"}));
     app.add_option("--data", data)->required();
+    app.add_flag("--frozen-statistics", freezes_statistics, "batch normalisation uses running statistics, of ten batches");
     app.add_option("overrides", overrides, "key=value of the experiment");
   }
 };
@@ -108,6 +111,7 @@ class Training {
         meter_(parts.network.task->make_train_meter(parts.network.placement.device)),
         train_step_(parts, 0, std::nullopt, meter_) {
     parts.network.model->train();
+    if (options.freezes_statistics) freeze_statistics();
   }
 
   void step(const std::vector<engine::TrainingHook*>& hooks = {}) {
@@ -167,6 +171,14 @@ class Training {
   }
 
  private:
+  void freeze_statistics() {
+    const torch::NoGradGuard no_grad;
+    for (int i = 0; i < 10; ++i) parts_.network.model->forward(batches_.next().images);
+    for (const auto& module : parts_.network.model->modules()) {
+      if (auto* norm = module->as<nn::BatchNorm2d>()) norm->freeze_statistics();
+    }
+  }
+
   engine::Parts& parts_;
   BatchSource batches_;
   task::TrainMeter meter_;

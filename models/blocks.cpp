@@ -20,10 +20,7 @@ ConvNorm::ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOpti
   norm_ = register_module("1", norm(out_channels, options.norm));
 }
 
-torch::Tensor ConvNorm::forward(const torch::Tensor& x) {
-  if (activation_ == nn::Activation::kRelu) return nn::convolve_normalise_relu(*convolution_, *norm_, x);
-  return norm_->forward_activated(convolution_->forward(x), activation_);
-}
+torch::Tensor ConvNorm::forward(const torch::Tensor& x) { return nn::convolve_normalise(*convolution_, *norm_, x, activation_); }
 
 torch::Tensor ConvNorm::forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual) {
   TORCH_CHECK(activation_ == nn::Activation::kNone, "ConvNorm::forward_residual_relu needs a ConvNorm without an activation");
@@ -91,8 +88,8 @@ torch::Tensor LayerChain::run(torch::Tensor x, size_t begin, size_t end) {
     if (const auto activation = activation_of_norm(i)) {
       x = layers_[i].get<nn::BatchNorm2d>().forward_activated(x, *activation);
       i += 2;
-    } else if (is<nn::Conv2d>(i) && activation_of_norm(i + 1) == nn::Activation::kRelu) {
-      x = nn::convolve_normalise_relu(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x);
+    } else if (const auto after = activation_of_norm(i + 1); after && is<nn::Conv2d>(i)) {
+      x = nn::convolve_normalise(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x, *after);
       i += 3;
     } else {
       x = layers_[i++].forward(x);
@@ -105,7 +102,7 @@ size_t LayerChain::head_begin() const {
   size_t begin = layers_.size();
   while (begin > 0 && layers_[begin - 1].ptr()->parameters().empty()) --begin;
   if (begin > 0) --begin;
-  if (begin > 0 && activation_of_norm(begin) == nn::Activation::kRelu && is<nn::Conv2d>(begin - 1)) --begin;
+  if (begin > 0 && activation_of_norm(begin) && is<nn::Conv2d>(begin - 1)) --begin;
   while (begin > 0 && is<nn::Dropout>(begin - 1)) --begin;
   return begin;
 }

@@ -95,8 +95,7 @@ class ActivationLayer : public torch::nn::Module {
   nn::Activation activation_;
 };
 
-// Layers in sequence. A normalisation and its activation that are separate layers are computed together; if this is a ReLU, also with the
-// convolution before them.
+// Layers in sequence. A convolution, its normalisation and the activation that are separate layers are computed together.
 class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer);

@@ -28,6 +28,7 @@ def make_parser(description):
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--bfloat16", action="store_true", help="autocast")
     parser.add_argument("--optimizer", choices=["default", "loop", "foreach", "fused"], default="default")
+    parser.add_argument("--frozen-statistics", action="store_true", help="batch normalisation uses running statistics, of ten batches")
     parser.add_argument("--evaluate", action="store_true", help="evaluate instead of training")
     parser.add_argument("--item", action="store_true", help="read the loss at every step")
     return parser
@@ -97,6 +98,15 @@ def evaluate(options, network, batches):
     return total
 
 
+def freeze_statistics(network, batches):
+    with torch.no_grad():
+        for images, _ in itertools.islice(batches, 10):
+            network(images)
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.eval()
+
+
 def check(total):
     if not total.isfinite():
         raise SystemExit("the loss is not finite, so the figures are meaningless")
@@ -119,6 +129,8 @@ def main():
     network = make_network(options)
     optimizer = make_optimizer(options, network.parameters())
     batches = make_batches(options)
+    if options.frozen_statistics:
+        freeze_statistics(network, batches)
     settings = {**vars(options), "threads": torch.get_num_threads(), "flops_per_image": flops_per_image(options, network)}
 
     def run(steps):

@@ -20,13 +20,14 @@
 namespace trainer::nn {
 
 namespace convolution {
+class FixedConvolution;
 enum class Tile : int64_t;
-}
+}  // namespace convolution
 enum class FusedActivation;
 namespace fused_norm {
 class GpuKernels;
 struct Layer;
-struct ScaleAndShift;
+struct Folded;
 }  // namespace fused_norm
 
 // torch.nn.SyncBatchNorm.convert_sync_batch_norm(): from now on, in training, each torch::nn::BatchNorm1d, BatchNorm2d and BatchNorm3d in
@@ -74,8 +75,9 @@ class BatchNorm2d : public torch::nn::Module {
     gpu_ = std::move(gpu);
   }
   bool uses_fused_operator() const { return is_fused_; }
-  // For internal use: in evaluation the layer computes x * scale + shift, [C] each.
-  fused_norm::ScaleAndShift evaluation_scale_and_shift() const;
+  // For internal use: a convolution with this weight and this bias, which may be undefined, and then this layer in evaluation, as one
+  // convolution.
+  fused_norm::Folded fold(const torch::Tensor& weight, const torch::Tensor& bias) const;
 
   // num_batches_tracked stays int64, as in Python's Module.to and unlike LibTorch's.
   using torch::nn::Module::to;
@@ -147,6 +149,10 @@ class Conv2d : public torch::nn::Module {
   // Empty `largest_tile`: only LibTorch's kernels.
   void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
+  // From now on the weights of this layer and of the normalisation that convolve_normalise() applies after it do not change, so that it
+  // prepares them once for evaluation. The layer must not be used by several threads at once then.
+  void fix_weights() { has_fixed_weights_ = true; }
+
   // The tile of Winograd's algorithm for this input, which under autocast must already have autocast's type; empty: LibTorch's convolution
   // is used.
   std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;
@@ -155,7 +161,14 @@ class Conv2d : public torch::nn::Module {
   torch::Tensor bias;  // undefined without bias
 
  private:
+  friend torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, Activation activation,
+                                          const torch::Tensor& residual);
+  // forward() with another weight and bias.
+  torch::Tensor compute(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) const;
+
   std::optional<convolution::Tile> largest_tile_;
+  bool has_fixed_weights_ = false;
+  std::shared_ptr<const convolution::FixedConvolution> fixed_;  // with the normalisation; made when it is first needed
   int64_t stride_;
   int64_t padding_;
   int64_t groups_;
@@ -165,9 +178,15 @@ class Conv2d : public torch::nn::Module {
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 
-// relu(norm(convolution(x)) + residual), with nothing added if `residual` is undefined. In evaluation without gradients, if both layers use
-// this program's kernels, it is a single convolution with modified weights.
-torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual = {});
+// activate(norm(convolution(x)) + residual, activation), with nothing added if `residual` is undefined; with a residual only without an
+// activation or with a ReLU. If the normalisation uses its running statistics and the fused operator, it is made part of the convolution:
+// on the CPU in float32, and without gradients also where convolution.winograd_tile() is not empty.
+torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, Activation activation,
+                                 const torch::Tensor& residual = {});
+inline torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x,
+                                             const torch::Tensor& residual = {}) {
+  return convolve_normalise(convolution, norm, x, Activation::kRelu, residual);
+}
 
 // torch.nn.Linear. Its parameters are not initialised: see default_uniform_ below.
 class Linear : public torch::nn::Module {

@@ -72,6 +72,7 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
   // Again, because the network was made in float32.
   if (placement_.dtype == torch::kFloat64) load_weights(file, description.source, averaged, *model_);
   model_->eval();
+  nn::fix_weights(*model_);
   const auto& wanted = model_->input_shape();
   if (takes_shape(wanted, reader_.shape())) return;
   throw UsageError(fmt::format(

@@ -44,8 +44,8 @@ fused_norm::Layer BatchNorm2d::evaluation_layer() const {
   return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = options_.eps, .gpu = gpu_};
 }
 
-fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
-  return fused_norm::evaluation_scale_and_shift(evaluation_layer());
+fused_norm::Folded BatchNorm2d::fold(const torch::Tensor& w, const torch::Tensor& b) const {
+  return fused_norm::fold(w, b, evaluation_layer());
 }
 
 torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer,

@@ -2,12 +2,14 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>
 
 #include "nn/convolution/convolution.h"
+#include "nn/convolution/fixed_convolution.h"
 #include "nn/fused_norm/fused_norm.h"
 #include "trainer/nn.h"
 
@@ -29,15 +31,18 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& input) {
-  const auto x = largest_tile_ ? in_autocast_type(input) : input;
-  if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
-  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports(x, weight, stride_)) {
-    return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
+  return observed(*this, compute(largest_tile_ ? in_autocast_type(input) : input, weight, bias));
+}
+
+torch::Tensor Conv2d::compute(const torch::Tensor& x, const torch::Tensor& w, const torch::Tensor& b) const {
+  if (const auto tile = winograd_tile(x)) return convolution::convolve(x, w, b, *tile);
+  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports(x, w, stride_)) {
+    return convolution::convolve_strided(x, w, b, stride_);
   }
-  if (largest_tile_ && convolution::supports_depthwise(x, weight, stride_, padding_, groups_)) {
-    return observed(*this, convolution::convolve_depthwise(x, used_weight(weight), used_weight(bias), stride_, padding_));
+  if (largest_tile_ && convolution::supports_depthwise(x, w, stride_, padding_, groups_)) {
+    return convolution::convolve_depthwise(x, used_weight(w), used_weight(b), stride_, padding_);
   }
-  return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_, /*dilation=*/1, groups_));
+  return at::conv2d(x, used_weight(w), used_weight(b), stride_, padding_, /*dilation=*/1, groups_);
 }
 
 std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
@@ -45,16 +50,39 @@ std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) c
   return convolution::fastest_tile(x, weight, *largest_tile_);
 }
 
-torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual) {
-  const bool may_fold =
-      norm.uses_fused_operator() && !norm.is_training() && !at::GradMode::is_enabled() && LayerObserver::current() == nullptr;
+torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, Activation activation,
+                                 const torch::Tensor& residual) {
+  const bool may_fold = norm.uses_fused_operator() && !norm.is_training() && LayerObserver::current() == nullptr;
   const auto input = may_fold ? in_autocast_type(x) : x;
-  const auto tile = may_fold ? convolution.winograd_tile(input) : std::nullopt;
-  if (!tile) return norm.forward_relu(convolution.forward(input), residual);
-  const auto [scale, shift] = norm.evaluation_scale_and_shift();
-  const auto bias = convolution.bias.defined() ? shift + convolution.bias * scale : shift;
-  return convolution::convolve_without_gradients(input, convolution.weight * scale.view({-1, 1, 1, 1}),
-                                                 {.bias = bias, .residual = residual, .relu = true}, *tile);
+  const auto tensors = {x, residual, convolution.weight, convolution.bias, norm.weight, norm.bias};
+  const bool needs_gradients = at::GradMode::is_enabled() && std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
+  const auto tile = may_fold && activation == Activation::kRelu && !needs_gradients ? convolution.winograd_tile(input) : std::nullopt;
+  if (!tile && !(may_fold && convolution::FixedConvolution::supports(input))) {
+    const auto y = convolution.forward(x);
+    if (!residual.defined()) return norm.forward_activated(y, activation);
+    return activation == Activation::kRelu ? norm.forward_relu(y, residual) : norm.forward(y) + residual;
+  }
+  const auto folded = [&] { return norm.fold(convolution.weight, convolution.bias); };
+  if (needs_gradients) {
+    const auto [weight, bias] = folded();
+    auto y = convolution.compute(x, weight, bias);
+    if (residual.defined()) y = y.add_(residual);
+    if (activation == Activation::kRelu) return y.relu_();
+    // Unlike relu6_(), the gradient of hardtanh_() needs only the result.
+    return activation == Activation::kRelu6 ? at::hardtanh_(y, 0, 6) : activate(y, activation);
+  }
+  if (tile) {
+    const auto [weight, bias] = folded();
+    return convolution::convolve_without_gradients(input, weight, {.bias = bias, .residual = residual, .relu = true}, *tile);
+  }
+  auto fixed = convolution.fixed_;
+  if (!fixed) {
+    const auto [weight, bias] = folded();
+    fixed = std::make_shared<const convolution::FixedConvolution>(input, weight, bias, convolution.stride_, convolution.padding_,
+                                                                  convolution.groups_);
+    if (convolution.has_fixed_weights_) convolution.fixed_ = fixed;
+  }
+  return fixed->run(input, activation, residual);
 }
 
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride) {
@@ -68,6 +96,12 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
 void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile) {
   for (const auto& module : network.modules(/*include_self=*/false)) {
     if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(largest_tile);
+  }
+}
+
+void fix_weights(const torch::nn::Module& network) {
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    if (auto* convolution = module->as<Conv2d>()) convolution->fix_weights();
   }
 }
 

@@ -16,6 +16,9 @@ namespace trainer::nn {
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile);
 
+// Calls Conv2d::fix_weights of every convolution below `network`.
+void fix_weights(const torch::nn::Module& network);
+
 // The trained parameters of all convolution, linear and attention layers of `network`.
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
 

@@ -194,6 +194,30 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
   }
 };
 
+class Fold : public torch::autograd::Function<Fold> {
+ public:
+  static torch::autograd::variable_list forward(AutogradContext* context, const torch::Tensor& weight, const torch::Tensor& norm_weight,
+                                                const torch::Tensor& norm_bias, const Layer& layer) {
+    const auto running = running_statistics(layer);
+    const auto [scale, shift] = scale_and_shift(running, norm_weight, norm_bias);
+    context->save_for_backward({weight, scale, running.mean, running.invstd});
+    return {weight * scale.view({-1, 1, 1, 1}), shift};
+  }
+
+  static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto &weight = saved[0], &scale = saved[1], &mean = saved[2], &invstd = saved[3];
+    const auto &of_folded = output_gradients[0], &of_shift = output_gradients[1];
+    torch::Tensor of_weight, of_norm_weight;
+    if (context->needs_input_grad(0)) of_weight = of_folded * scale.view({-1, 1, 1, 1});
+    if (context->needs_input_grad(1)) {
+      const auto sums = (of_folded * weight).sum({1, 2, 3}, /*keepdim=*/false, torch::kFloat64);
+      of_norm_weight = ((sums - mean * of_shift) * invstd).to(scale.scalar_type());
+    }
+    return {of_weight, of_norm_weight, of_shift, torch::Tensor()};
+  }
+};
+
 }  // namespace
 
 bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer) {
@@ -210,9 +234,11 @@ bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer
          (!residual.defined() || (is_possible(residual) && residual.sizes() == x.sizes()));
 }
 
-ScaleAndShift evaluation_scale_and_shift(const Layer& layer) {
-  const torch::NoGradGuard no_grad;
-  return scale_and_shift(running_statistics(layer), layer.weight, layer.bias);
+Folded fold(const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer) {
+  const auto folded = Fold::apply(weight, layer.weight, layer.bias, layer);
+  if (!bias.defined()) return {folded[0], folded[1]};
+  const auto invstd = running_statistics(layer).invstd.to(weight.scalar_type());
+  return {folded[0], folded[1] + bias * layer.weight * invstd};
 }
 
 std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu) {

@@ -38,8 +38,13 @@ bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer
 struct ScaleAndShift {
   torch::Tensor scale, shift;
 };
-// For evaluation; without gradients.
-ScaleAndShift evaluation_scale_and_shift(const Layer& layer);
+
+// Convolution and normalisation in evaluation as a single convolution.
+struct Folded {
+  torch::Tensor weight, bias;
+};
+// Differentiable in `weight` [out, ...], `bias` [out], which may be undefined, and the layer's parameters.
+Folded fold(const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer);
 
 // The activation that normalise() can compute after the normalisation, on a GPU if `on_gpu`; empty: none can replace it.
 std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu);

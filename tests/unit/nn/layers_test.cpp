@@ -91,6 +91,129 @@ TEST(Layers, UnderAutocastWinogradsAlgorithmTakesAndGivesBFloat16) {
   }
 }
 
+struct FoldedCase {
+  int64_t in, out, kernel;
+  Conv2dOptions options;
+
+  Conv2d convolution() const {
+    Conv2d layer(in, out, kernel, options);
+    layer.use_winograd(convolution::Tile::k4);
+    default_uniform_(layer.weight, layer.bias, at::globalContext().defaultGenerator(torch::kCPU));
+    return layer;
+  }
+  // With running statistics, in evaluation.
+  BatchNorm2d norm() const {
+    const torch::NoGradGuard no_grad;
+    BatchNorm2d layer(out);
+    layer.weight.uniform_(0.5, 2);
+    layer.bias.uniform_(-1, 1);
+    layer.running_mean.uniform_(-1, 1);
+    layer.running_var.uniform_(0.5, 2);
+    layer.use_fused_operator();
+    layer.freeze_statistics();
+    return layer;
+  }
+  torch::Tensor input(int64_t batch, int64_t size) const {
+    return torch::randn({batch, in, size, size}).contiguous(torch::MemoryFormat::ChannelsLast);
+  }
+};
+
+const std::vector<FoldedCase> kFoldedCases = {{16, 24, 1, {}},
+                                              {16, 16, 3, {.padding = 1}},
+                                              {64, 64, 3, {.padding = 1}},
+                                              {16, 32, 3, {.stride = 2, .padding = 1}},
+                                              {24, 24, 5, {.stride = 2, .padding = 2, .groups = 24}},
+                                              {5, 7, 1, {}},
+                                              {3, 16, 7, {.stride = 2, .padding = 3, .bias = true}}};
+constexpr std::array kActivations = {Activation::kNone, Activation::kRelu,      Activation::kRelu6,   Activation::kSilu,
+                                     Activation::kGelu, Activation::kHardswish, Activation::kSigmoid, Activation::kHardsigmoid};
+
+TEST(Layers, FixedWeightsGiveTheSameInEvaluation) {
+  torch::manual_seed(1);
+  const torch::NoGradGuard no_grad;
+  for (const auto& c : kFoldedCases) {
+    auto convolution = c.convolution();
+    convolution.use_winograd(std::nullopt);
+    auto norm = c.norm();
+    // The second size is not the one for which the weights are prepared.
+    for (const int64_t size : {12, 9, 2, 1}) {
+      if (size + 2 * c.options.padding < c.kernel) continue;
+      const auto x = c.input(2, size);
+      for (const auto activation : kActivations) {
+        const auto expected = activate(norm.forward(convolution.forward(x)), activation);
+        auto fixed = convolution;
+        fixed.fix_weights();
+        for (int repetition = 0; repetition < 2; ++repetition) {
+          const auto actual = convolve_normalise(fixed, norm, x, activation);
+          EXPECT_TRUE(at::allclose(actual, expected, 1e-5, 1e-5)) << c.kernel << " " << size << " " << static_cast<int>(activation);
+          EXPECT_TRUE(actual.is_contiguous(torch::MemoryFormat::ChannelsLast));
+        }
+        if (activation != Activation::kNone && activation != Activation::kRelu) continue;
+        const auto residual = torch::randn_like(expected);
+        const auto sum = activate(norm.forward(convolution.forward(x)) + residual, activation);
+        EXPECT_TRUE(at::allclose(convolve_normalise(fixed, norm, x, activation, residual), sum, 1e-5, 1e-5)) << c.kernel << " " << size;
+      }
+    }
+  }
+}
+
+TEST(Layers, FrozenStatisticsGiveTheGradientsOfSeparateLayers) {
+  torch::manual_seed(1);
+  for (const auto& c : kFoldedCases) {
+    for (const auto& [batch, size] : {std::pair(3, 12), std::pair(1, 1)}) {
+      if (size + 2 * c.options.padding < c.kernel) continue;
+      for (const auto activation : kActivations) {
+        for (const bool adds : {false, true}) {
+          if (adds && activation != Activation::kNone && activation != Activation::kRelu) continue;
+          auto convolution = c.convolution();
+          auto norm = c.norm();
+          const auto x = c.input(batch, size).requires_grad_();
+          const auto y = convolution.forward(x);
+          const auto residual = adds ? torch::randn_like(y).requires_grad_() : torch::Tensor();
+          std::vector<torch::Tensor> inputs = {x, convolution.weight, norm.weight, norm.bias};
+          if (convolution.bias.defined()) inputs.push_back(convolution.bias);
+          if (adds) inputs.push_back(residual);
+          const auto dy = torch::randn_like(y);
+          const auto actual = convolve_normalise(convolution, norm, x, activation, residual);
+          const auto actual_gradients = torch::autograd::grad({actual}, inputs, {dy});
+
+          std::vector<torch::Tensor> exact;
+          for (const auto& input : inputs) exact.push_back(input.detach().to(torch::kFloat64).requires_grad_());
+          const auto bias = convolution.bias.defined() ? exact[4] : torch::Tensor();
+          auto expected = at::conv2d(exact[0], exact[1], bias, c.options.stride, c.options.padding, 1, c.options.groups);
+          expected = at::batch_norm(expected, exact[2], exact[3], norm.running_mean.to(torch::kFloat64),
+                                    norm.running_var.to(torch::kFloat64), false, 0, 1e-5, false);
+          expected = activate(adds ? expected + exact.back() : expected, activation);
+          const auto expected_gradients = torch::autograd::grad({expected}, exact, {dy.to(torch::kFloat64)});
+          const auto where = c10::str("kernel ", c.kernel, ", size ", size, ", activation ", static_cast<int>(activation), ", residual ", adds);
+          const auto largest_of = [](const torch::Tensor& values) { return values.abs().max().item<double>(); };
+          // Winograd's transforms of tiles of 4 lose up to a decimal digit.
+          const double bound = convolution.winograd_tile(x) ? 3e-5 : 3e-6;
+          EXPECT_LE(largest_of(actual - expected), bound * largest_of(expected)) << where;
+          for (size_t i = 0; i < exact.size(); ++i) {
+            const auto difference = largest_of(actual_gradients[i] - expected_gradients[i]);
+            EXPECT_LE(difference, bound * largest_of(expected_gradients[i]) + 1e-6) << where << ", gradient " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Layers, FixedWeightsAreNotUsedInTraining) {
+  const FoldedCase c{16, 24, 1, {}};
+  auto convolution = c.convolution();
+  convolution.fix_weights();
+  BatchNorm2d norm(24);
+  norm.use_fused_operator();
+  const auto x = c.input(2, 12);
+  const torch::NoGradGuard no_grad;
+  norm.eval();
+  const auto before = convolve_normalise(convolution, norm, x, Activation::kRelu);
+  norm.train();
+  EXPECT_FALSE(at::allclose(convolve_normalise(convolution, norm, x, Activation::kRelu), before, 1e-2, 1e-2));
+}
+
 TEST(Layers, WeightsThatAreConvertedTogetherGiveWhatAutocastGives) {
   Conv2d convolution(3, 6, 3, {.bias = true});
   Linear linear(6, 4);
