@@ -20,27 +20,17 @@ ConvNorm::ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOpti
   norm_ = register_module("1", norm(out_channels, options.norm));
 }
 
-torch::Tensor ConvNorm::forward(const torch::Tensor& x) { return nn::convolve_normalise(*convolution_, *norm_, x, activation_); }
+torch::Tensor ConvNorm::forward(const torch::Tensor& x) { return layers().forward(x); }
 
 torch::Tensor ConvNorm::forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual) {
   TORCH_CHECK(activation_ == nn::Activation::kNone, "ConvNorm::forward_residual_relu needs a ConvNorm without an activation");
   return nn::convolve_normalise_relu(*convolution_, *norm_, x, residual);
 }
 
-SqueezeExcitation::SqueezeExcitation(int64_t channels, int64_t squeezed_channels, nn::Activation activation,
-                                     nn::Activation scale_activation)
-    : activation_(activation), scale_activation_(scale_activation) {
-  squeeze_ = register_module("fc1", std::make_shared<nn::Conv2d>(channels, squeezed_channels, 1, nn::Conv2dOptions{.bias = true}));
-  expand_ = register_module("fc2", std::make_shared<nn::Conv2d>(squeezed_channels, channels, 1, nn::Conv2dOptions{.bias = true}));
-}
-
-torch::Tensor SqueezeExcitation::forward(const torch::Tensor& x) {
-  const auto squeezed = nn::activate(squeeze_->forward(at::adaptive_avg_pool2d(x, {1, 1})), activation_);
-  return x * nn::activate(expand_->forward(squeezed), scale_activation_);
-}
-
 InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const BuildContext& context)
     : is_residual_(options.stride == 1 && options.in_channels == options.out_channels),
+      expands_(!options.is_fused && options.expanded_channels != options.in_channels),
+      lists_projection_(options.lists_projection),
       drop_path_(std::make_shared<nn::DropPath>(options.drop_path, context.dropout_generator)) {
   const auto add = [&](int64_t from, int64_t to, int64_t kernel_size, int64_t stride, int64_t groups, nn::Activation activation) {
     const ConvNormOptions layer{kernel_size, stride, groups, activation, options.norm};
@@ -56,7 +46,7 @@ InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const
   }
   if (options.squeezed_channels > 0) {
     layers_->push_back(
-        std::make_shared<SqueezeExcitation>(expanded, options.squeezed_channels, options.squeeze_activation, options.scale_activation));
+        std::make_shared<nn::SqueezeExcitation>(expanded, options.squeezed_channels, options.squeeze_activation, options.scale_activation));
   }
   if (options.lists_projection) {
     layers_->push_back(nn::conv1x1(expanded, options.out_channels));
@@ -69,7 +59,15 @@ InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const
 }
 
 torch::Tensor InvertedResidual::forward(const torch::Tensor& x) {
-  const auto y = layers_->forward(x);
+  auto layer = layers_->begin();
+  auto y = x;
+  if (expands_) {
+    y = nn::convolve_normalise_twice(layer[0].get<ConvNorm>().layers(), layer[1].get<ConvNorm>().layers(), x);
+    layer += 2;
+  }
+  const auto projection = layers_->end() - (lists_projection_ ? 2 : 0);
+  for (; layer != projection; ++layer) y = layer->forward(y);
+  if (lists_projection_) y = nn::convolve_normalise(layer[0].get<nn::Conv2d>(), layer[1].get<nn::BatchNorm2d>(), y, nn::Activation::kNone);
   return is_residual_ ? drop_path_->forward(y) + x : y;
 }
 
@@ -79,18 +77,27 @@ void LayerChain::add(const std::string& name, torch::nn::AnyModule layer) {
 }
 
 std::optional<nn::Activation> LayerChain::activation_of_norm(size_t i) const {
-  if (!is<nn::BatchNorm2d>(i) || !is<ActivationLayer>(i + 1)) return std::nullopt;
-  return layers_[i + 1].get<ActivationLayer>().activation();
+  if (!is<nn::BatchNorm2d>(i)) return std::nullopt;
+  return is<ActivationLayer>(i + 1) ? layers_[i + 1].get<ActivationLayer>().activation() : nn::Activation::kNone;
+}
+
+std::optional<nn::NormalisedConvolution> LayerChain::normalised_convolution(size_t i) {
+  const auto activation = activation_of_norm(i + 1);
+  if (!activation || !is<nn::Conv2d>(i)) return std::nullopt;
+  return nn::NormalisedConvolution{layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), *activation};
 }
 
 torch::Tensor LayerChain::run(torch::Tensor x, size_t begin, size_t end) {
+  const auto after_norm = [&](size_t i) { return is<ActivationLayer>(i + 1) ? i + 2 : i + 1; };
   for (size_t i = begin; i < end;) {
     if (const auto activation = activation_of_norm(i)) {
       x = layers_[i].get<nn::BatchNorm2d>().forward_activated(x, *activation);
-      i += 2;
-    } else if (const auto after = activation_of_norm(i + 1); after && is<nn::Conv2d>(i)) {
-      x = nn::convolve_normalise(layers_[i].get<nn::Conv2d>(), layers_[i + 1].get<nn::BatchNorm2d>(), x, *after);
-      i += 3;
+      i = after_norm(i);
+    } else if (const auto first = normalised_convolution(i)) {
+      i = after_norm(i + 1);
+      const auto second = i < end ? normalised_convolution(i) : std::nullopt;
+      x = second ? nn::convolve_normalise_twice(*first, *second, x) : first->forward(x);
+      if (second) i = after_norm(i + 1);
     } else {
       x = layers_[i++].forward(x);
     }

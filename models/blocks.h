@@ -35,23 +35,12 @@ class ConvNorm : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x);
   // relu(norm(convolution(x)) + residual); only for a ConvNorm without an activation.
   torch::Tensor forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual);
+  nn::NormalisedConvolution layers() { return {*convolution_, *norm_, activation_}; }
 
  private:
   nn::Activation activation_;
   std::shared_ptr<nn::Conv2d> convolution_;
   nn::BatchNormPtr norm_;
-};
-
-// torchvision.ops.SqueezeExcitation: scales each channel by a factor between 0 and 1 that is computed from the means of all channels. Its
-// children are "fc1" and "fc2".
-class SqueezeExcitation : public torch::nn::Module {
- public:
-  SqueezeExcitation(int64_t channels, int64_t squeezed_channels, nn::Activation activation, nn::Activation scale_activation);
-  torch::Tensor forward(const torch::Tensor& x);
-
- private:
-  nn::Activation activation_, scale_activation_;
-  std::shared_ptr<nn::Conv2d> squeeze_, expand_;
 };
 
 struct InvertedResidualOptions {
@@ -80,6 +69,8 @@ class InvertedResidual : public torch::nn::Module {
 
  private:
   bool is_residual_;
+  bool expands_;           // the first two layers are the expansion and the depthwise convolution
+  bool lists_projection_;  // the last two layers are the projection's convolution and its norm
   torch::nn::Sequential layers_;
   std::shared_ptr<nn::DropPath> drop_path_;
 };
@@ -95,7 +86,8 @@ class ActivationLayer : public torch::nn::Module {
   nn::Activation activation_;
 };
 
-// Layers in sequence. A convolution, its normalisation and the activation that are separate layers are computed together.
+// Layers in sequence. A convolution, its normalisation and the activation that are separate layers are computed together, also with those
+// before a depthwise convolution.
 class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer);
@@ -115,8 +107,10 @@ class LayerChain : public torch::nn::Module {
   bool is(size_t i) const {
     return i < layers_.size() && layers_[i].type_info() == typeid(Layer);
   }
-  // The activation after layer i, if that is a normalisation.
+  // The activation that is computed with layer i, a normalisation; empty for another layer.
   std::optional<nn::Activation> activation_of_norm(size_t i) const;
+  // Layer i, a convolution, and the normalisation after it; empty for other layers.
+  std::optional<nn::NormalisedConvolution> normalised_convolution(size_t i);
   torch::Tensor run(torch::Tensor x, size_t begin, size_t end);
   // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
   size_t head_begin() const;

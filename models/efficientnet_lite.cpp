@@ -16,15 +16,13 @@ namespace {
 
 constexpr nn::BatchNormOptions kLiteNorm{.eps = 0.001, .momentum = 0.01};
 
-// A convolution with TensorFlow's padding SAME.
+// A convolution with a stride and TensorFlow's padding SAME.
 class SameConv2d : public nn::Conv2d {
  public:
   SameConv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, int64_t stride, int64_t groups)
-      : Conv2d(in_channels, out_channels, kernel_size, {.stride = stride, .padding = stride == 1 ? kernel_size / 2 : 0, .groups = groups}),
-        kernel_size_(kernel_size),
-        stride_(stride) {}
+      : Conv2d(in_channels, out_channels, kernel_size, {.stride = stride, .groups = groups}), kernel_size_(kernel_size), stride_(stride) {}
 
-  torch::Tensor forward(const torch::Tensor& x) { return Conv2d::forward(stride_ == 1 ? x : padded(x)); }
+  torch::Tensor forward(const torch::Tensor& x) { return Conv2d::forward(padded(x)); }
 
  private:
   // The smaller half of the padding is at the top and the left.
@@ -40,11 +38,22 @@ class SameConv2d : public nn::Conv2d {
   int64_t kernel_size_, stride_;
 };
 
+struct SameConvolution {
+  int64_t in_channels, out_channels;
+  int64_t kernel_size = 1, stride = 1, groups = 1;
+};
+
 // Adds the convolution, its normalisation and a ReLU6, whose names end with `name` and `number`.
-void add_same_convolution(LayerChain& chain, const std::string& name, const std::string& number,
-                          const std::shared_ptr<SameConv2d>& convolution, const nn::NormFactory& norm, bool has_relu = true) {
-  chain.add(name, torch::nn::AnyModule(convolution));
-  chain.add("_bn" + number, torch::nn::AnyModule(norm(convolution->weight.size(0), kLiteNorm)));
+void add_same_convolution(LayerChain& chain, const std::string& name, const std::string& number, const SameConvolution& c,
+                          const nn::NormFactory& norm, bool has_relu = true) {
+  if (c.stride == 1) {
+    const nn::Conv2dOptions options{.padding = c.kernel_size / 2, .groups = c.groups};
+    chain.add(name, torch::nn::AnyModule(std::make_shared<nn::Conv2d>(c.in_channels, c.out_channels, c.kernel_size, options)));
+  } else {
+    const auto convolution = std::make_shared<SameConv2d>(c.in_channels, c.out_channels, c.kernel_size, c.stride, c.groups);
+    chain.add(name, torch::nn::AnyModule(convolution));
+  }
+  chain.add("_bn" + number, torch::nn::AnyModule(norm(c.out_channels, kLiteNorm)));
   if (has_relu) chain.add("_relu" + number, torch::nn::AnyModule(std::make_shared<ActivationLayer>(nn::Activation::kRelu6)));
 }
 
@@ -55,11 +64,10 @@ class LiteBlock : public LayerChain {
       : is_residual_(stride == 1 && in_channels == out_channels) {
     const auto expanded = in_channels * expansion;
     if (expansion != 1) {
-      add_same_convolution(*this, "_expand_conv", "0", std::make_shared<SameConv2d>(in_channels, expanded, 1, 1, 1), context.norm);
+      add_same_convolution(*this, "_expand_conv", "0", {in_channels, expanded}, context.norm);
     }
-    const auto depthwise = std::make_shared<SameConv2d>(expanded, expanded, kernel_size, stride, expanded);
-    add_same_convolution(*this, "_depthwise_conv", "1", depthwise, context.norm);
-    add_same_convolution(*this, "_project_conv", "2", std::make_shared<SameConv2d>(expanded, out_channels, 1, 1, 1), context.norm, false);
+    add_same_convolution(*this, "_depthwise_conv", "1", {expanded, expanded, kernel_size, stride, expanded}, context.norm);
+    add_same_convolution(*this, "_project_conv", "2", {expanded, out_channels}, context.norm, false);
     drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
   }
 
@@ -93,7 +101,7 @@ class EfficientNetLite : public BackboneModel {
     int64_t total = 0;
     for (size_t stage = 0; stage < kStages.size(); ++stage) total += num_blocks(stage);
     const auto features = std::make_shared<LayerChain>();
-    add_same_convolution(*features, "_conv_stem", "0", std::make_shared<SameConv2d>(options.num_channels(), kFirst, 3, 2, 1), context.norm);
+    add_same_convolution(*features, "_conv_stem", "0", {options.num_channels(), kFirst, 3, 2}, context.norm);
     const auto blocks_in_stages = std::make_shared<nn::LayerList>();
     features->add("_blocks", torch::nn::AnyModule(blocks_in_stages));
     int64_t channels = kFirst;
@@ -108,7 +116,7 @@ class EfficientNetLite : public BackboneModel {
         channels = out_channels;
       }
     }
-    add_same_convolution(*features, "_conv_head", "1", std::make_shared<SameConv2d>(channels, kLast, 1, 1, 1), context.norm);
+    add_same_convolution(*features, "_conv_head", "1", {channels, kLast}, context.norm);
     register_layers(*this, *features);
     features_ = features;
     dropout_ = register_module("_dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));

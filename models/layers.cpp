@@ -234,8 +234,8 @@ void add_layers(LayerRegistry& registry) {
                                [](const auto& options, const LayerContext& context) -> Layer {
                                  const auto channels = require_image(context)[0];
                                  const auto squeezed = std::max<int64_t>(1, channels / options.reduction);
-                                 return {torch::nn::AnyModule(std::make_shared<SqueezeExcitation>(channels, squeezed, nn::Activation::kRelu,
-                                                                                                  nn::Activation::kSigmoid)),
+                                 return {torch::nn::AnyModule(std::make_shared<nn::SqueezeExcitation>(
+                                             channels, squeezed, nn::Activation::kRelu, nn::Activation::kSigmoid)),
                                          context.input_shape};
                                });
 }

@@ -31,7 +31,7 @@ class RegNetBlock : public torch::nn::Module {
     b_ = add("b", out_channels, {.stride = stride, .groups = out_channels / group_width});
     const auto squeezed = std::lround(0.25 * static_cast<double>(in_channels));
     se_ = branch->register_module(
-        "se", std::make_shared<SqueezeExcitation>(out_channels, squeezed, nn::Activation::kRelu, nn::Activation::kSigmoid));
+        "se", std::make_shared<nn::SqueezeExcitation>(out_channels, squeezed, nn::Activation::kRelu, nn::Activation::kSigmoid));
     c_ = add("c", out_channels, {.kernel_size = 1, .activation = nn::Activation::kNone});
     register_module("f", branch);
   }
@@ -43,7 +43,7 @@ class RegNetBlock : public torch::nn::Module {
 
  private:
   std::shared_ptr<ConvNorm> projection_, a_, b_, c_;
-  std::shared_ptr<SqueezeExcitation> se_;
+  std::shared_ptr<nn::SqueezeExcitation> se_;
 };
 
 class RegNet : public BackboneModel {

@@ -24,6 +24,7 @@ class FixedConvolution;
 enum class Tile : int64_t;
 }  // namespace convolution
 enum class FusedActivation;
+struct NormalisedConvolution;
 namespace fused_norm {
 class GpuKernels;
 struct Layer;
@@ -98,6 +99,9 @@ class BatchNorm2d : public torch::nn::Module {
   torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  private:
+  friend torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise,
+                                                const torch::Tensor& x);
+
   torch::Tensor normalise(const torch::Tensor& x);
   // The weight of the next batch in the running statistics.
   double next_batch_weight() const;
@@ -106,7 +110,7 @@ class BatchNorm2d : public torch::nn::Module {
   std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
   torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, Activation activation);
   fused_norm::Layer evaluation_layer() const;
-  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, FusedActivation activation);
+  fused_norm::Layer layer_for_batch();
   void check_count(const torch::Tensor& x) const;
 
   BatchNormOptions options_;
@@ -163,6 +167,9 @@ class Conv2d : public torch::nn::Module {
  private:
   friend torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, Activation activation,
                                           const torch::Tensor& residual);
+  friend torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise,
+                                                const torch::Tensor& x);
+  bool uses_depthwise_kernels() const { return largest_tile_ && groups_ == weight.size(0) && !bias.defined(); }
   // forward() with another weight and bias.
   torch::Tensor compute(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) const;
 
@@ -187,6 +194,35 @@ inline torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& n
                                              const torch::Tensor& residual = {}) {
   return convolve_normalise(convolution, norm, x, Activation::kRelu, residual);
 }
+
+// The layers of convolve_normalise().
+struct NormalisedConvolution {
+  Conv2d& convolution;
+  BatchNorm2d& norm;
+  Activation activation;
+
+  torch::Tensor forward(const torch::Tensor& x) const { return convolve_normalise(convolution, norm, x, activation); }
+};
+// depthwise.forward(first.forward(x)) for a depthwise convolution. In training on the CPU, all layers after the first convolution are one
+// operator if they use this program's kernels.
+torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise, const torch::Tensor& x);
+
+// torchvision.ops.SqueezeExcitation: scales each channel by a factor that is computed from the averages of all channels. Its children are
+// "fc1" and "fc2".
+class SqueezeExcitation : public torch::nn::Module {
+ public:
+  SqueezeExcitation(int64_t channels, int64_t squeezed_channels, Activation activation, Activation scale_activation);
+  torch::Tensor forward(const torch::Tensor& x);  // [N, C, H, W]
+  // From now on computes the gradient of the input with one operator, if it supports the input.
+  void use_fused_operator() { is_fused_ = true; }
+
+ private:
+  torch::Tensor scale_of(const torch::Tensor& averages);
+
+  Activation activation_, scale_activation_;
+  std::shared_ptr<Conv2d> squeeze_, expand_;
+  bool is_fused_ = false;
+};
 
 // torch.nn.Linear. Its parameters are not initialised: see default_uniform_ below.
 class Linear : public torch::nn::Module {

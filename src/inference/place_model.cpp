@@ -29,7 +29,7 @@ void place_model(models::Model& model, const device::Placement& placement) {
   for (auto& parameter : model.parameters()) {
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
   }
-  if (placement.fuse) nn::use_fused_norm(model, placement.cuda, placement.device.type());
+  if (placement.fuse) nn::use_fused_operators(model, placement.cuda, placement.device.type());
   if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::convolution::Tile::k2);
   if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::convolution::Tile::k4);
 }

@@ -28,10 +28,11 @@ torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& re
   const bool is_empty = x.numel() == 0 && !(is_training() && group_);
   // An observer needs the normalised values before the ReLU, which could hide an infinite value.
   if (is_fused_ && !is_empty && LayerObserver::current() == nullptr) {
-    auto layer = evaluation_layer();
-    if (fused_norm::supports(x, residual, layer)) {
+    if (fused_norm::supports(x, residual, evaluation_layer())) {
       const auto fused = fused_norm::fused_activation(activation, gpu_ != nullptr);
-      const auto y = apply_fused(x, residual, std::move(layer), fused.value_or(FusedActivation::kNone));
+      if (is_training() && !group_) check_count(x);
+      const auto y = fused_norm::normalise(x, residual, layer_for_batch(), fused.value_or(FusedActivation::kNone));
+      if (is_training()) count_batch();
       return fused ? y : activate(y, activation);
     }
   }
@@ -48,18 +49,39 @@ fused_norm::Folded BatchNorm2d::fold(const torch::Tensor& w, const torch::Tensor
   return fused_norm::fold(w, b, evaluation_layer());
 }
 
-torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer,
-                                       FusedActivation activation) {
-  if (is_training()) {
-    layer.is_training = true;
-    layer.group = group_;
-    if (!layer.group) check_count(x);
-    layer.batch_weight = next_batch_weight();
-    std::tie(layer.running_mean, layer.running_var) = statistics_to_update();
+fused_norm::Layer BatchNorm2d::layer_for_batch() {
+  auto layer = evaluation_layer();
+  if (!is_training()) return layer;
+  layer.is_training = true;
+  layer.group = group_;
+  layer.batch_weight = next_batch_weight();
+  std::tie(layer.running_mean, layer.running_var) = statistics_to_update();
+  return layer;
+}
+
+torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise, const torch::Tensor& x) {
+  const auto fused = [](const NormalisedConvolution& layer) {
+    const auto& norm = layer.norm;
+    return norm.is_fused_ && norm.is_training() ? fused_norm::fused_activation(layer.activation, norm.gpu_ != nullptr) : std::nullopt;
+  };
+  const auto first_activation = fused(first);
+  const auto second_activation = fused(depthwise);
+  if (!first_activation || !second_activation || !depthwise.convolution.uses_depthwise_kernels() || LayerObserver::current() != nullptr) {
+    return depthwise.forward(first.forward(x));
   }
-  auto y = fused_norm::normalise(x, residual, layer, activation);
-  if (is_training()) count_batch();
-  return y;
+  const auto y = first.convolution.forward(x);
+  const fused_norm::DepthwiseBlock block{.first = first.norm.layer_for_batch(),
+                                         .first_activation = *first_activation,
+                                         .weight = used_weight(depthwise.convolution.weight),
+                                         .stride = depthwise.convolution.stride_,
+                                         .padding = depthwise.convolution.padding_,
+                                         .second = depthwise.norm.layer_for_batch(),
+                                         .second_activation = *second_activation};
+  if (!fused_norm::supports(y, block)) return depthwise.forward(first.norm.forward_activated(y, first.activation));
+  auto z = fused_norm::normalise_depthwise(y, block);
+  first.norm.count_batch();
+  depthwise.norm.count_batch();
+  return z;
 }
 
 torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
@@ -163,10 +185,11 @@ NormFactory batch_norms(std::shared_ptr<const distributed::ProcessGroup> group) 
   });
 }
 
-void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda, c10::DeviceType device_type) {
+void use_fused_operators(const torch::nn::Module& network, const device::CudaModule* cuda, c10::DeviceType device_type) {
   const auto gpu = cuda != nullptr ? std::make_shared<const fused_norm::GpuKernels>(*cuda, device_type) : nullptr;
   for (const auto& module : network.modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<BatchNorm2d*>(module.get())) layer->use_fused_operator(gpu);
+    if (auto* layer = module->as<SqueezeExcitation>()) layer->use_fused_operator();
   }
 }
 

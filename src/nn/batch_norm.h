@@ -53,10 +53,10 @@ bool is_libtorch_batch_norm(const torch::nn::Module& module);
 // those of one rank. In training, forward throws UsageError on all ranks if a channel has fewer than two values over all ranks.
 NormFactory batch_norms(std::shared_ptr<const distributed::ProcessGroup> group = nullptr);
 
-// Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`. `cuda`: for a network on a GPU, whose type is
+// Calls use_fused_operator of every BatchNorm2d and SqueezeExcitation below `network`. `cuda`: for a network on a GPU, whose type is
 // `device_type`; must outlive the network.
-void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda = nullptr,
-                    c10::DeviceType device_type = c10::DeviceType::CPU);
+void use_fused_operators(const torch::nn::Module& network, const device::CudaModule* cuda = nullptr,
+                         c10::DeviceType device_type = c10::DeviceType::CPU);
 
 // The following functions compute mean and variance of a batch that is divided among threads and ranks, on the CPU in float64.
 

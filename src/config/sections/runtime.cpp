@@ -38,7 +38,9 @@ void RuntimeSection::describe(KeyTable& keys) {
               "channels_last and with deterministic."});
   keys.add_choice("fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
                   {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation and the following "
-                          "ReLU (also with the addition of a residual between them), ReLU6, hardswish or SiLU are one operator; on: on a "
+                          "ReLU (also with the addition of a residual between them), ReLU6, hardswish or SiLU are one operator, in "
+                          "training also with a depthwise convolution between two of them, and normalisation by running statistics is "
+                          "part of the convolution before it; on: on a "
                           "GPU in channels_last too, but only with a ReLU, and not with float64 (its kernels "
                           "have never run on a real GPU); off: LibTorch's separate operators are used."});
   keys.add_choice("cuda_graph", cuda_graph,

@@ -231,13 +231,13 @@ DepthwiseResult differentiate_depthwise(const torch::Tensor& x, const torch::Ten
   const int64_t num_rows = x.size(0) * out_height;
   const int64_t num_parts = std::clamp<int64_t>(num_rows / kRowsAtOnce, 1, at::get_num_threads());
   const auto computed = computed_type(x.scalar_type());
-  const auto taps = weight.to(computed).view({shape.channels, num_taps}).t().contiguous();
+  const auto taps = depthwise_taps(shape.stride == 1 ? weight.flip({2, 3}) : weight, computed);
   const auto dx = needs_input ? at::empty_like(x, x.options(), kLayout) : torch::Tensor();
   const auto sums = at::zeros({num_parts, num_taps, shape.channels}, torch::kFloat64);
   const auto row_sums = at::empty({num_parts, num_taps, shape.channels}, computed);
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     using T = Computed<S>;
-    const auto gradients = depthwise_gradients<S>();
+    const auto gradients = depthwise_kernels<S>();
     const auto add_rows = [&](int64_t part, int64_t image, int64_t begin, int64_t end) {
       const int64_t in_image = image * shape.height * shape.width * shape.channels;
       const auto* given = values_of<S>(dy, image * out_height * shape.out_width() * shape.channels);
@@ -303,6 +303,8 @@ void check(bool is_supported, const torch::Tensor& x, const torch::Tensor& weigh
 }
 
 }  // namespace
+
+torch::Tensor depthwise_taps(const torch::Tensor& weight, torch::ScalarType dtype) { return weight.to(dtype).flatten(1).t().contiguous(); }
 
 bool supports(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride) {
   const bool is_winograd = stride == 1;

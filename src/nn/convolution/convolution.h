@@ -29,6 +29,9 @@ bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int
 torch::Tensor convolve_depthwise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride,
                                  int64_t padding);
 
+// The weight of a depthwise convolution in the order of its kernels: [kernel, kernel, channels].
+torch::Tensor depthwise_taps(const torch::Tensor& weight, torch::ScalarType dtype);
+
 // 3×3 convolutions by Winograd's algorithm on the CPU, as a differentiable operator.
 
 // Returns the tile, at most `largest`, with which convolve() is fastest; nullopt if LibTorch's convolution is faster or convolve() does not

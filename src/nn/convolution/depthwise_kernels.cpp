@@ -19,16 +19,21 @@ struct Range {
   int64_t begin, end;
 };
 
-// The rows or columns of the kernel whose input is inside the image, for one row or column of the output.
-inline Range taps_at(const DepthwiseShape& shape, int64_t position, int64_t size) {
-  const int64_t first = position * shape.stride - shape.padding;
+// The rows or columns of the kernel whose input, which begins at `first`, is inside the image.
+inline Range inner_taps(const DepthwiseShape& shape, int64_t first, int64_t size) {
   return {std::max<int64_t>(0, -first), std::min(shape.kernel, size - first)};
+}
+// For a row of the output.
+inline Range row_taps(const DepthwiseShape& shape, int64_t y) { return inner_taps(shape, y * shape.stride - shape.padding, shape.height); }
+// For a column of the output.
+inline Range column_taps(const DepthwiseShape& shape, int64_t x) {
+  return inner_taps(shape, x * shape.stride - shape.column_padding, shape.width);
 }
 
 // The output's columns for which all columns of the kernel are inside the image.
 inline Range inner_columns(const DepthwiseShape& shape) {
-  const int64_t begin = std::min((shape.padding + shape.stride - 1) / shape.stride, shape.out_width());
-  const int64_t room = shape.width - shape.kernel + shape.padding;
+  const int64_t begin = std::min((shape.column_padding + shape.stride - 1) / shape.stride, shape.out_width());
+  const int64_t room = shape.width - shape.kernel + shape.column_padding;
   return {begin, std::clamp(room < 0 ? 0 : room / shape.stride + 1, begin, shape.out_width())};
 }
 
@@ -42,48 +47,80 @@ using nn::HWY_NAMESPACE::for_each_vector;
 using nn::HWY_NAMESPACE::load;
 using nn::HWY_NAMESPACE::store;
 
-// Computes kColumns neighbouring values of each channel in row y of the input gradient from column x on, with stride 1: a convolution of
-// the output gradient with the kernel turned by 180 degrees, whose columns `taps` are inside. `shape` is that of this convolution.
-template <int64_t kKernel, int64_t kColumns, class S>
-HWY_INLINE void turned_columns(const DepthwiseShape& shape, const S* output_gradient, const Computed<S>* weight, S* gradient, int64_t y,
-                               int64_t x, Range taps) {
-  const auto rows = taps_at(shape, y, shape.height);
-  const int64_t first = ((y - shape.padding) * shape.width + x - shape.padding) * shape.channels;
+// Computes the values of each channel in kRows rows and kColumns columns of the output, from row y and column x on. A single row may use
+// only the rows `rows` of the kernel, and a single column only the columns `columns`; others use all of them.
+template <int64_t kKernel, int64_t kStride, int64_t kRows, int64_t kColumns, class S>
+HWY_INLINE void output_tile(const DepthwiseShape& shape, const S* input, const Computed<S>* weight, S* output, int64_t y, int64_t x,
+                            Range rows, Range columns) {
+  constexpr int64_t kInputs = (kColumns - 1) * kStride + kKernel;
+  const int64_t first = ((y * kStride - shape.padding) * shape.width + x * kStride - shape.column_padding) * shape.channels;
+  const int64_t end = kRows == 1 ? rows.end : (kRows - 1) * kStride + kKernel;
   for_each_vector<Computed<S>>(shape.channels, [&](auto tag, int64_t c) {
-    hn::Vec<decltype(tag)> sums[kColumns];
-    for (auto& sum : sums) sum = hn::Zero(tag);
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
-      const int64_t from = first + row * shape.width * shape.channels + c;
-      for (int64_t tap = kColumns == 1 ? taps.begin : 0; tap < (kColumns == 1 ? taps.end : kKernel); ++tap) {
-        const auto factor = hn::LoadU(tag, weight + (kKernel * kKernel - 1 - row * kKernel - tap) * shape.channels + c);
-        for (int64_t i = 0; i < kColumns; ++i)
-          sums[i] = hn::MulAdd(load(tag, output_gradient + from + (i + tap) * shape.channels), factor, sums[i]);
+    using V = hn::Vec<decltype(tag)>;
+    V sums[kRows][kColumns];
+    for (auto& row : sums) {
+      for (auto& sum : row) sum = hn::Zero(tag);
+    }
+    for (int64_t row = kRows == 1 ? rows.begin : 0; row < end; ++row) {
+      const S* const from = input + first + row * shape.width * shape.channels + c;
+      if constexpr (kColumns == 1) {
+        for (int64_t tap = columns.begin; tap < columns.end; ++tap) {
+          const auto factor = hn::LoadU(tag, weight + (row * kKernel + tap) * shape.channels + c);
+          sums[0][0] = hn::MulAdd(load(tag, from + tap * shape.channels), factor, sums[0][0]);
+        }
+      } else {
+        V inputs[kInputs];
+        for (int64_t i = 0; i < kInputs; ++i) inputs[i] = load(tag, from + i * shape.channels);
+        for (int64_t r = 0; r < kRows; ++r) {
+          const int64_t row_of_kernel = row - r * kStride;
+          if (kRows > 1 && (row_of_kernel < 0 || row_of_kernel >= kKernel)) continue;
+          for (int64_t tap = 0; tap < kKernel; ++tap) {
+            const auto factor = hn::LoadU(tag, weight + (row_of_kernel * kKernel + tap) * shape.channels + c);
+            for (int64_t i = 0; i < kColumns; ++i) sums[r][i] = hn::MulAdd(inputs[i * kStride + tap], factor, sums[r][i]);
+          }
+        }
       }
     }
-    for (int64_t i = 0; i < kColumns; ++i) store(sums[i], tag, gradient + (y * shape.out_width() + x + i) * shape.channels + c);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t i = 0; i < kColumns; ++i) store(sums[r][i], tag, output + ((y + r) * shape.out_width() + x + i) * shape.channels + c);
+    }
   });
 }
 
-template <int64_t kKernel, class S>
-void input_gradient_with_stride_1(const DepthwiseShape& given, const S* output_gradient, const Computed<S>* weight, S* gradient,
-                                  int64_t begin, int64_t end) {
+template <int64_t kKernel, int64_t kStride, class S>
+void output_rows(const DepthwiseShape& shape, const S* input, const Computed<S>* weight, S* output, int64_t begin, int64_t end) {
   constexpr int64_t kColumns = 4;
-  const DepthwiseShape shape{.height = given.out_height(),
-                             .width = given.out_width(),
-                             .channels = given.channels,
-                             .kernel = kKernel,
-                             .stride = 1,
-                             .padding = kKernel - 1 - given.padding};
+  constexpr Range kAll = {0, kKernel};
   const auto inner = inner_columns(shape);
-  const auto one = [&](int64_t y, int64_t x) {
-    turned_columns<kKernel, 1>(shape, output_gradient, weight, gradient, y, x, taps_at(shape, x, shape.width));
+  const auto is_inner = [&](int64_t y) {
+    const auto rows = row_taps(shape, y);
+    return rows.begin == 0 && rows.end == kKernel;
   };
-  for (int64_t y = begin; y < end; ++y) {
-    int64_t x = 0;
-    for (; x < inner.begin; ++x) one(y, x);
-    for (; x + kColumns <= inner.end; x += kColumns)
-      turned_columns<kKernel, kColumns>(shape, output_gradient, weight, gradient, y, x, {0, kKernel});
-    for (; x < shape.out_width(); ++x) one(y, x);
+  for (int64_t y = begin; y < end;) {
+    const int64_t count = y + 1 < end && is_inner(y) && is_inner(y + 1) ? 2 : 1;
+    const auto rows = row_taps(shape, y);
+    const auto one = [&](int64_t x) {
+      for (int64_t i = 0; i < count; ++i) {
+        output_tile<kKernel, kStride, 1, 1>(shape, input, weight, output, y + i, x, count == 1 ? rows : kAll, column_taps(shape, x));
+      }
+    };
+    for (int64_t x = 0; x < inner.begin; ++x) one(x);
+    for (int64_t x = inner.begin; x < inner.end; x += kColumns) {
+      if (inner.end - inner.begin < kColumns) {
+        one(x);
+        x -= kColumns - 1;
+        continue;
+      }
+      // The last columns may be computed twice.
+      x = std::min(x, inner.end - kColumns);
+      if (count == 2) {
+        output_tile<kKernel, kStride, 2, kColumns>(shape, input, weight, output, y, x, kAll, kAll);
+      } else {
+        output_tile<kKernel, kStride, 1, kColumns>(shape, input, weight, output, y, x, rows, kAll);
+      }
+    }
+    for (int64_t x = inner.end; x < shape.out_width(); ++x) one(x);
+    y += count;
   }
 }
 
@@ -99,7 +136,17 @@ HWY_INLINE Range taps_of_input(const DepthwiseShape& shape, int64_t position, in
 template <int64_t kKernel, int64_t kStride, class S>
 void input_gradient_rows(const DepthwiseShape& shape, const S* output_gradient, const Computed<S>* weight, S* gradient, int64_t begin,
                          int64_t end) {
-  if constexpr (kStride == 1) return input_gradient_with_stride_1<kKernel>(shape, output_gradient, weight, gradient, begin, end);
+  if constexpr (kStride == 1) {
+    // A convolution of the output's gradient with the turned kernel.
+    const DepthwiseShape turned{.height = shape.out_height(),
+                                .width = shape.out_width(),
+                                .channels = shape.channels,
+                                .kernel = kKernel,
+                                .stride = 1,
+                                .padding = kKernel - 1 - shape.padding,
+                                .column_padding = kKernel - 1 - shape.column_padding};
+    return output_rows<kKernel, 1>(turned, output_gradient, weight, gradient, begin, end);
+  }
   const int64_t out_width = shape.out_width();
   for (int64_t y = begin; y < end; ++y) {
     const auto rows = taps_of_input<kStride>(shape, y, shape.out_height());
@@ -126,6 +173,23 @@ template <int64_t kKernel, int64_t kStride, int64_t kRows, class D, class S, cla
 HWY_INLINE void add_columns(D tag, const DepthwiseShape& shape, const S* input, const S* output_gradient, T* sums, int64_t count) {
   hn::Vec<D> taps[kRows * kKernel];
   for (int64_t tap = 0; tap < kRows * kKernel; ++tap) taps[tap] = hn::LoadU(tag, sums + tap * shape.channels);
+  // Neighbouring columns share most of their inputs.
+  constexpr int64_t kColumns = 4;
+  constexpr int64_t kInputs = (kColumns - 1) * kStride + kKernel;
+  for (; count >= kColumns; count -= kColumns, input += kColumns * kStride * shape.channels, output_gradient += kColumns * shape.channels) {
+    hn::Vec<D> given[kColumns];
+    for (int64_t i = 0; i < kColumns; ++i) given[i] = load(tag, output_gradient + i * shape.channels);
+    for (int64_t row = 0; row < kRows; ++row) {
+      hn::Vec<D> inputs[kInputs];
+      for (int64_t i = 0; i < kInputs; ++i) inputs[i] = load(tag, input + (row * shape.width + i) * shape.channels);
+      for (int64_t i = 0; i < kColumns; ++i) {
+        for (int64_t tap = 0; tap < kKernel; ++tap) {
+          auto& sum = taps[row * kKernel + tap];
+          sum = hn::MulAdd(given[i], inputs[i * kStride + tap], sum);
+        }
+      }
+    }
+  }
   for (; count > 0; --count, input += kStride * shape.channels, output_gradient += shape.channels) {
     const auto given = load(tag, output_gradient);
     for (int64_t row = 0; row < kRows; ++row) {
@@ -148,11 +212,11 @@ void weight_gradient_rows(const DepthwiseShape& shape, const S* input, const S* 
   const auto inner = inner_columns(shape);
   for (int64_t y = begin; y < end; ++y) {
     std::fill_n(workspace, kSums * shape.channels, T(0));
-    const auto rows = taps_at(shape, y, shape.height);
+    const auto rows = row_taps(shape, y);
     const S* const given = output_gradient + y * shape.out_width() * shape.channels;
-    const int64_t first = ((y * kStride - shape.padding) * shape.width - shape.padding) * shape.channels;
+    const int64_t first = ((y * kStride - shape.padding) * shape.width - shape.column_padding) * shape.channels;
     const auto add_one = [&](int64_t x) {
-      const auto columns = taps_at(shape, x, shape.width);
+      const auto columns = column_taps(shape, x);
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         for (int64_t column = columns.begin; column < columns.end; ++column) {
           const int64_t from = first + (row * shape.width + x * kStride + column) * shape.channels;
@@ -203,6 +267,11 @@ void with_constants(const DepthwiseShape& shape, const Act& act) {
 }
 
 template <class S>
+void output(const DepthwiseShape& shape, const S* input, const Computed<S>* weight, S* output, int64_t begin, int64_t end) {
+  with_constants(shape, [&](auto kernel, auto stride) { output_rows<kernel, stride>(shape, input, weight, output, begin, end); });
+}
+
+template <class S>
 void input_gradient(const DepthwiseShape& shape, const S* output_gradient, const Computed<S>* weight, S* gradient, int64_t begin,
                     int64_t end) {
   with_constants(
@@ -218,13 +287,13 @@ void weight_gradient(const DepthwiseShape& shape, const S* input, const S* outpu
 }
 
 template <class S>
-DepthwiseGradients<S> gradients_of() {
-  return {&input_gradient<S>, &weight_gradient<S>};
+DepthwiseKernels<S> kernels_of() {
+  return {&output<S>, &input_gradient<S>, &weight_gradient<S>};
 }
 // Highway cannot export templates.
-DepthwiseGradients<float> FloatKernels() { return gradients_of<float>(); }
-DepthwiseGradients<double> DoubleKernels() { return gradients_of<double>(); }
-DepthwiseGradients<BFloat16> BFloatKernels() { return gradients_of<BFloat16>(); }
+DepthwiseKernels<float> FloatKernels() { return kernels_of<float>(); }
+DepthwiseKernels<double> DoubleKernels() { return kernels_of<double>(); }
+DepthwiseKernels<BFloat16> BFloatKernels() { return kernels_of<BFloat16>(); }
 
 }  // namespace trainer::nn::convolution::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -237,15 +306,15 @@ HWY_EXPORT(DoubleKernels);
 HWY_EXPORT(BFloatKernels);
 
 template <>
-DepthwiseGradients<float> depthwise_gradients() {
+DepthwiseKernels<float> depthwise_kernels() {
   return HWY_DYNAMIC_DISPATCH(FloatKernels)();
 }
 template <>
-DepthwiseGradients<double> depthwise_gradients() {
+DepthwiseKernels<double> depthwise_kernels() {
   return HWY_DYNAMIC_DISPATCH(DoubleKernels)();
 }
 template <>
-DepthwiseGradients<BFloat16> depthwise_gradients() {
+DepthwiseKernels<BFloat16> depthwise_kernels() {
   return HWY_DYNAMIC_DISPATCH(BFloatKernels)();
 }
 

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "nn/batch_norm.h"
 #include "nn/fused_norm/gpu.h"
-#include "nn/fused_norm/kernels.h"
+#include "nn/fused_norm/passes.h"
 #include "nn/parallel.h"
-#include "nn/stored_tensor.h"
-#include "trainer/torch.h"
 
 namespace trainer::nn::fused_norm {
 namespace {
@@ -40,12 +37,8 @@ void for_each_part(const torch::Tensor& x, const Act& act) {
   });
 }
 
-template <class S>
-Operation<Computed<S>> operation_of(const ScaleAndShift& affine, FusedActivation activation) {
-  return {.scale = values_of<Computed<S>>(affine.scale), .shift = values_of<Computed<S>>(affine.shift), .activation = activation};
-}
+}  // namespace
 
-// Computes mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
 torch::Tensor local_moments(const torch::Tensor& x) {
   const int64_t num_channels = x.size(1);
   const auto each = at::zeros({num_parts_of(x), 2 * num_channels + 1}, torch::kFloat64);
@@ -68,10 +61,9 @@ void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const
   });
 }
 
-// Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64. dy is first
-// multiplied by the activation's derivative; if `masked` is defined, the product is written to it.
-torch::Tensor gradient_sums(const torch::Tensor& dy, const Forward& forward, const torch::Tensor& mean, const torch::Tensor& masked) {
+torch::Tensor gradient_sums(const torch::Tensor& dy, const Forward& forward, const torch::Tensor& masked) {
   const auto& x = forward.x;
+  const auto mean = forward.statistics.batch.mean.to(forward.statistics.affine.scale.scalar_type());
   const int64_t num_channels = x.size(1);
   const auto each = at::empty({num_parts_of(x), 2, num_channels}, torch::kFloat64);
   for_each_part(x, [&, sums = each.data_ptr<double>()]<class S>(S, int64_t part, int64_t first, int64_t rows) {
@@ -83,22 +75,17 @@ torch::Tensor gradient_sums(const torch::Tensor& dy, const Forward& forward, con
   return each.sum(0);
 }
 
-torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const ScaleAndShift& affine, FusedActivation activation,
-                             const torch::Tensor& x_factor, const torch::Tensor& constant) {
-  auto dx = at::empty_like(x);
+void input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const ScaleAndShift& affine, FusedActivation activation,
+                    const InputFactors& factors, const torch::Tensor& dx) {
   for_each_part(x, [&]<class S>(S, int64_t /*part*/, int64_t first, int64_t rows) {
     using T = Computed<S>;
     kernels<S>().input_gradient(operation_of<S>(affine, activation), values_of<S>(dy, first), values_of<S>(x, first),
-                                values_of<T>(affine.scale), values_of<T>(x_factor), values_of<T>(constant), mutable_values_of<S>(dx, first),
-                                rows, x.size(1));
+                                values_of<T>(affine.scale), values_of<T>(factors.x), values_of<T>(factors.constant),
+                                mutable_values_of<S>(dx, first), rows, x.size(1));
   });
-  return dx;
 }
 
-BatchStatistics joined_statistics(const torch::Tensor& x, const Layer& layer) {
-  return join_statistics(local_moments(x), layer.running_mean, layer.running_var, layer.batch_weight, layer.eps, layer.group.get(),
-                         x.sizes());
-}
+namespace {
 
 BatchStatistics running_statistics(const Layer& layer) {
   return {layer.running_mean.to(torch::kFloat64), (layer.running_var.to(torch::kFloat64) + layer.eps).rsqrt(),
@@ -111,37 +98,56 @@ ScaleAndShift scale_and_shift(const BatchStatistics& batch, const torch::Tensor&
   return {scale.to(weight.scalar_type()), (bias - batch.mean * scale).to(weight.scalar_type())};
 }
 
-Statistics statistics_of(const torch::Tensor& x, const Layer& layer) {
-  if (layer.gpu) return layer.gpu->statistics(x, layer);
-  const auto batch = layer.is_training ? joined_statistics(x, layer) : running_statistics(layer);
+}  // namespace
+
+Statistics joined_statistics(const torch::Tensor& moments, at::IntArrayRef sizes, const Layer& layer) {
+  const auto batch =
+      join_statistics(moments, layer.running_mean, layer.running_var, layer.batch_weight, layer.eps, layer.group.get(), sizes);
   return {batch, scale_and_shift(batch, layer.weight, layer.bias)};
 }
 
-Gradients differentiate(torch::Tensor dy, const Forward& forward, const Needed& needed) {
+InputFactors input_factors(const Forward& forward, const torch::Tensor& local_sums) {
   const auto& [batch, affine] = forward.statistics;
   const auto dtype = affine.scale.scalar_type();
-  const auto masked = forward.y.defined() ? at::empty_like(forward.x) : torch::Tensor();
-  torch::Tensor local_sums;
-  if (needed.weight || needed.bias || forward.is_training || masked.defined()) {
-    local_sums = gradient_sums(dy, forward, batch.mean.to(dtype), masked);
-  }
-  if (masked.defined()) dy = masked;
-  Gradients gradients{.residual = dy};
+  if (!forward.is_training) return {at::zeros_like(affine.scale), at::zeros_like(affine.scale)};
+  auto sums = local_sums.clone();
+  if (forward.group) forward.group->sum_in_rank_order({&sums, 1});
+  // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * invstd * weight
+  const auto exact_scale = affine.scale.to(torch::kFloat64);
+  const auto x_factor = -exact_scale * batch.invstd.square() * sums[1] / batch.count;
+  const auto constant = -exact_scale * sums[0] / batch.count - x_factor * batch.mean;
+  return {x_factor.to(dtype), constant.to(dtype)};
+}
+
+Gradients parameter_gradients(const Forward& forward, const torch::Tensor& local_sums, const Needed& needed) {
+  const auto& [batch, affine] = forward.statistics;
+  const auto dtype = affine.scale.scalar_type();
+  Gradients gradients;
   if (needed.weight) gradients.weight = (local_sums[1] * batch.invstd).to(dtype);
   if (needed.bias) gradients.bias = local_sums[0].to(dtype);
+  return gradients;
+}
+
+namespace {
+
+Statistics statistics_of(const torch::Tensor& x, const Layer& layer) {
+  if (layer.gpu) return layer.gpu->statistics(x, layer);
+  if (layer.is_training) return joined_statistics(local_moments(x), x.sizes(), layer);
+  const auto running = running_statistics(layer);
+  return {running, scale_and_shift(running, layer.weight, layer.bias)};
+}
+
+Gradients differentiate(torch::Tensor dy, const Forward& forward, const Needed& needed) {
+  const auto masked = forward.y.defined() ? at::empty_like(forward.x) : torch::Tensor();
+  torch::Tensor local_sums;
+  if (needed.weight || needed.bias || forward.is_training || masked.defined()) local_sums = gradient_sums(dy, forward, masked);
+  if (masked.defined()) dy = masked;
+  auto gradients = parameter_gradients(forward, local_sums, needed);
+  gradients.residual = dy;
   if (!needed.x) return gradients;
-  auto x_factor = at::zeros_like(batch.mean);
-  auto constant = at::zeros_like(batch.mean);
-  if (forward.is_training) {
-    auto sums = local_sums.clone();
-    if (forward.group) forward.group->sum_in_rank_order({&sums, 1});
-    // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * invstd * weight
-    const auto exact_scale = affine.scale.to(torch::kFloat64);
-    x_factor = -exact_scale * batch.invstd.square() * sums[1] / batch.count;
-    constant = -exact_scale * sums[0] / batch.count - x_factor * batch.mean;
-  }
+  gradients.x = at::empty_like(forward.x);
   const auto activation = masked.defined() ? FusedActivation::kNone : forward.activation;
-  gradients.x = input_gradient(dy, forward.x, affine, activation, x_factor.to(dtype), constant.to(dtype));
+  input_gradient(dy, forward.x, forward.statistics.affine, activation, input_factors(forward, local_sums), gradients.x);
   return gradients;
 }
 

@@ -54,4 +54,24 @@ std::optional<FusedActivation> fused_activation(Activation activation, bool on_g
 // backward; throws UsageError if a channel has fewer than two values in the joined batch.
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, FusedActivation activation);
 
+// A depthwise convolution between two normalisations with activations, all in training on the CPU.
+struct DepthwiseBlock {
+  Layer first;
+  FusedActivation first_activation = FusedActivation::kNone;
+  torch::Tensor weight;  // [C, 1, kernel, kernel], of the type of x or, if x has bfloat16, of float32
+  int64_t stride = 1;
+  int64_t padding = 0;
+  Layer second;
+  FusedActivation second_activation = FusedActivation::kNone;
+};
+
+// Whether normalise_depthwise() supports these arguments: those of normalise() and convolution::supports_depthwise(), and more than one
+// value per channel in x and after the convolution.
+bool supports(const torch::Tensor& x, const DepthwiseBlock& block);
+
+// Both normalisations as normalise() computes them, and the convolution between them, as one operator: the values between the
+// convolution and the normalisations stay in the cache and are computed again for the gradients. The sums of the statistics and of the
+// weight's gradient depend on the number of threads, but not on their timing. Collective like two calls of normalise().
+torch::Tensor normalise_depthwise(const torch::Tensor& x, const DepthwiseBlock& block);
+
 }  // namespace trainer::nn::fused_norm

@@ -278,7 +278,9 @@ void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S
     return act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
   }
   with_activation(operation.activation, [&]<FusedActivation kActivation>() {
-    add_gradients<kActivation, Known::kInput, false>(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
+    const auto act =
+        masked != nullptr ? &add_gradients<kActivation, Known::kInput, true, S> : &add_gradients<kActivation, Known::kInput, false, S>;
+    act(operation, dy, x, y, mean, masked, num_rows, num_channels, sum_dy, sum_dy_x);
   });
 }
 

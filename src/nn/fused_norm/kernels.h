@@ -30,7 +30,7 @@ struct Kernels {
   void (*normalise)(const Operation<T>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
   // Computes for each channel the sums of dy and of dy * (x - mean), where dy is first multiplied by the activation's derivative. That of a
   // ReLU is found from its output `y`; with a null `y`, which is only possible without a residual, any derivative is computed from x. If
-  // `masked` is not null, which requires a ReLU and `y`, the multiplied dy is written to it.
+  // `masked` is not null, the multiplied dy is written to it; it may be `dy`.
   void (*gradient_sums)(const Operation<T>& operation, const S* dy, const S* x, const S* y, const T* mean, S* masked, int64_t num_rows,
                         int64_t num_channels, double* sum_dy, double* sum_dy_x);
   // Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is first

@@ -145,7 +145,7 @@ TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   const auto expected = results_of(*build_light(GetParam()));
   const auto model = build_light(GetParam());
   nn::use_winograd(*model, nn::convolution::Tile::k4);  // a layer of small images uses k2
-  nn::use_fused_norm(*model);
+  nn::use_fused_operators(*model);
   const auto actual = results_of(*model);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {

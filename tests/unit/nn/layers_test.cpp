@@ -185,7 +185,8 @@ TEST(Layers, FrozenStatisticsGiveTheGradientsOfSeparateLayers) {
                                     norm.running_var.to(torch::kFloat64), false, 0, 1e-5, false);
           expected = activate(adds ? expected + exact.back() : expected, activation);
           const auto expected_gradients = torch::autograd::grad({expected}, exact, {dy.to(torch::kFloat64)});
-          const auto where = c10::str("kernel ", c.kernel, ", size ", size, ", activation ", static_cast<int>(activation), ", residual ", adds);
+          const auto where =
+              c10::str("kernel ", c.kernel, ", size ", size, ", activation ", static_cast<int>(activation), ", residual ", adds);
           const auto largest_of = [](const torch::Tensor& values) { return values.abs().max().item<double>(); };
           // Winograd's transforms of tiles of 4 lose up to a decimal digit.
           const double bound = convolution.winograd_tile(x) ? 3e-5 : 3e-6;
