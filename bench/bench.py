@@ -121,12 +121,18 @@ def measure_step(options, best, network):
 def measure_torchvision(options, best, networks):
     """Measures all networks, or only those that were requested."""
     size, batch_size = TORCHVISION_SIZE["image"], TORCHVISION_SIZE["batch"]
+    frozen = ["--frozen-statistics"] if options.frozen_statistics else []
+    peer = {"size": batch_size, "image_size": size, "frozen_statistics": options.frozen_statistics}
     for network in [name for name in TORCHVISION if name in networks] or TORCHVISION:
         resize = f"[resize: {{size: {size}}}]"
         sized = [f"model.image_size={size}", f"dataset.train_transforms={resize}", f"dataset.validation_transforms={resize}"] if network.startswith("vit") else []
-        workers = [step_worker(options, network, "resident", "--size", size, *sized, size=batch_size),
-                   step_peer(options, best, network, "resident", size=batch_size, image_size=size)]
-        yield f"training step: {network} x {batch_size}, {size} px", alternate(workers, options.rounds, options.seconds)
+        workers = [step_worker(options, network, "resident", "--size", size, *frozen, *sized, size=batch_size),
+                   step_peer(options, best, network, "resident", **peer)]
+        if options.compile:
+            workers.append(step_peer(options, best, network, "resident", **peer, compile=options.compile))
+            workers[-1].name = f"torch.compile, {options.compile}"
+        title = f"training step: {network} x {batch_size}, {size} px{', frozen statistics' if frozen else ''}"
+        yield title, alternate(workers, options.rounds, options.seconds)
 
 
 def measure_batches(options, best, network):
@@ -512,6 +518,8 @@ def parse_arguments():
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4, help="duration of one turn of one contender (default: %(default)s)")
+    parser.add_argument("--frozen-statistics", action="store_true", help="for the part torchvision: batch normalisation uses running statistics")
+    parser.add_argument("--compile", metavar="MODE", help="for the part torchvision: measure also torch.compile with this mode, such as default")
     parser.add_argument("--float32", action="store_true", help="no autocast on either side, even on a processor that is faster with it")
     return parser.parse_args()
 

@@ -4,6 +4,7 @@ channels_last, bfloat16, the optimizer and the input can make it faster. worker.
 import argparse
 import itertools
 import logging
+import time
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,7 @@ def make_parser(description):
     parser.add_argument("--bfloat16", action="store_true", help="autocast")
     parser.add_argument("--optimizer", choices=["default", "loop", "foreach", "fused"], default="default")
     parser.add_argument("--frozen-statistics", action="store_true", help="batch normalisation uses running statistics, of ten batches")
+    parser.add_argument("--compile", metavar="MODE", help="of torch.compile")
     parser.add_argument("--evaluate", action="store_true", help="evaluate instead of training")
     parser.add_argument("--item", action="store_true", help="read the loss at every step")
     return parser
@@ -132,6 +134,12 @@ def main():
     if options.frozen_statistics:
         freeze_statistics(network, batches)
     settings = {**vars(options), "threads": torch.get_num_threads(), "flops_per_image": flops_per_image(options, network)}
+
+    if options.compile:
+        start = time.monotonic()
+        network = torch.compile(network, mode=options.compile)
+        take_steps(options, network, optimizer, itertools.islice(batches, 2))
+        settings["compile_seconds"] = time.monotonic() - start
 
     def run(steps):
         some = itertools.islice(batches, steps)
