@@ -47,6 +47,10 @@ using nn::HWY_NAMESPACE::for_each_vector;
 using nn::HWY_NAMESPACE::load;
 using nn::HWY_NAMESPACE::store;
 
+// Whether loops load a value once for several results. Others are used less often, and these loops are long.
+template <int64_t kKernel, class S>
+constexpr bool kIsFast = kKernel < 7 && !std::is_same_v<S, double>;
+
 // Computes the values of each channel in kRows rows and kColumns columns of the output, from row y and column x on. A single row may use
 // only the rows `rows` of the kernel, and a single column only the columns `columns`; others use all of them.
 template <int64_t kKernel, int64_t kStride, int64_t kRows, int64_t kColumns, class S>
@@ -97,7 +101,7 @@ void output_rows(const DepthwiseShape& shape, const S* input, const Computed<S>*
     return rows.begin == 0 && rows.end == kKernel;
   };
   for (int64_t y = begin; y < end;) {
-    const int64_t count = y + 1 < end && is_inner(y) && is_inner(y + 1) ? 2 : 1;
+    const int64_t count = kIsFast<kKernel, S> && y + 1 < end && is_inner(y) && is_inner(y + 1) ? 2 : 1;
     const auto rows = row_taps(shape, y);
     const auto one = [&](int64_t x) {
       for (int64_t i = 0; i < count; ++i) {
@@ -113,11 +117,13 @@ void output_rows(const DepthwiseShape& shape, const S* input, const Computed<S>*
       }
       // The last columns may be computed twice.
       x = std::min(x, inner.end - kColumns);
-      if (count == 2) {
-        output_tile<kKernel, kStride, 2, kColumns>(shape, input, weight, output, y, x, kAll, kAll);
-      } else {
-        output_tile<kKernel, kStride, 1, kColumns>(shape, input, weight, output, y, x, rows, kAll);
+      if constexpr (kIsFast<kKernel, S>) {
+        if (count == 2) {
+          output_tile<kKernel, kStride, 2, kColumns>(shape, input, weight, output, y, x, kAll, kAll);
+          continue;
+        }
       }
+      output_tile<kKernel, kStride, 1, kColumns>(shape, input, weight, output, y, x, rows, kAll);
     }
     for (int64_t x = inner.end; x < shape.out_width(); ++x) one(x);
     y += count;
@@ -176,7 +182,8 @@ HWY_INLINE void add_columns(D tag, const DepthwiseShape& shape, const S* input, 
   // Neighbouring columns share most of their inputs.
   constexpr int64_t kColumns = 4;
   constexpr int64_t kInputs = (kColumns - 1) * kStride + kKernel;
-  for (; count >= kColumns; count -= kColumns, input += kColumns * kStride * shape.channels, output_gradient += kColumns * shape.channels) {
+  for (; kIsFast<kKernel, S> && count >= kColumns;
+       count -= kColumns, input += kColumns * kStride * shape.channels, output_gradient += kColumns * shape.channels) {
     hn::Vec<D> given[kColumns];
     for (int64_t i = 0; i < kColumns; ++i) given[i] = load(tag, output_gradient + i * shape.channels);
     for (int64_t row = 0; row < kRows; ++row) {

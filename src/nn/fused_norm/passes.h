@@ -72,7 +72,7 @@ InputFactors input_factors(const Forward& forward, const torch::Tensor& local_su
 // Writes the gradient of x to `dx`, which may be `dy`.
 void input_gradient(const torch::Tensor& dy, const torch::Tensor& x, const ScaleAndShift& affine, FusedActivation activation,
                     const InputFactors& factors, const torch::Tensor& dx);
-// Of the sums' type float64 to that of the layer's parameters; undefined where they are not needed.
+// Only those of weight and bias.
 Gradients parameter_gradients(const Forward& forward, const torch::Tensor& local_sums, const Needed& needed);
 
 }  // namespace trainer::nn::fused_norm
