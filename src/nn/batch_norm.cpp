@@ -59,31 +59,6 @@ fused_norm::Layer BatchNorm2d::layer_for_batch() {
   return layer;
 }
 
-torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise, const torch::Tensor& x) {
-  const auto fused = [](const NormalisedConvolution& layer) {
-    const auto& norm = layer.norm;
-    return norm.is_fused_ && norm.is_training() ? fused_norm::fused_activation(layer.activation, norm.gpu_ != nullptr) : std::nullopt;
-  };
-  const auto first_activation = fused(first);
-  const auto second_activation = fused(depthwise);
-  if (!first_activation || !second_activation || !depthwise.convolution.uses_depthwise_kernels() || LayerObserver::current() != nullptr) {
-    return depthwise.forward(first.forward(x));
-  }
-  const auto y = first.convolution.forward(x);
-  const fused_norm::DepthwiseBlock block{.first = first.norm.layer_for_batch(),
-                                         .first_activation = *first_activation,
-                                         .weight = used_weight(depthwise.convolution.weight),
-                                         .stride = depthwise.convolution.stride_,
-                                         .padding = depthwise.convolution.padding_,
-                                         .second = depthwise.norm.layer_for_batch(),
-                                         .second_activation = *second_activation};
-  if (!fused_norm::supports(y, block)) return depthwise.forward(first.norm.forward_activated(y, first.activation));
-  auto z = fused_norm::normalise_depthwise(y, block);
-  first.norm.count_batch();
-  depthwise.norm.count_batch();
-  return z;
-}
-
 torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
   if (is_training() && group_) {
     const auto [mean, var] = statistics_to_update();

@@ -52,37 +52,56 @@ std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) c
 
 torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, Activation activation,
                                  const torch::Tensor& residual) {
-  const bool may_fold = norm.uses_fused_operator() && !norm.is_training() && LayerObserver::current() == nullptr;
-  const auto input = may_fold ? in_autocast_type(x) : x;
-  const auto tensors = {x, residual, convolution.weight, convolution.bias, norm.weight, norm.bias};
-  const bool needs_gradients = at::GradMode::is_enabled() && std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
-  const auto tile = may_fold && activation == Activation::kRelu && !needs_gradients ? convolution.winograd_tile(input) : std::nullopt;
-  if (!tile && !(may_fold && convolution::FixedConvolution::supports(input))) {
+  const auto separately = [&] {
     const auto y = convolution.forward(x);
     if (!residual.defined()) return norm.forward_activated(y, activation);
     return activation == Activation::kRelu ? norm.forward_relu(y, residual) : norm.forward(y) + residual;
-  }
-  const auto folded = [&] { return norm.fold(convolution.weight, convolution.bias); };
+  };
+  if (!norm.uses_fused_operator() || norm.is_training() || LayerObserver::current() != nullptr) return separately();
+  const auto input = in_autocast_type(x);
+  const auto tensors = {x, residual, convolution.weight, convolution.bias, norm.weight, norm.bias};
+  const bool needs_gradients = at::GradMode::is_enabled() && std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
+  const auto tile = activation == Activation::kRelu && !needs_gradients ? convolution.winograd_tile(input) : std::nullopt;
+  if (!tile && !convolution::FixedConvolution::supports(input)) return separately();
+  if (!tile && !needs_gradients && convolution.fixed_) return convolution.fixed_->run(input, activation, residual);
+  const auto [weight, bias] = norm.fold(convolution.weight, convolution.bias);
   if (needs_gradients) {
-    const auto [weight, bias] = folded();
     auto y = convolution.compute(x, weight, bias);
     if (residual.defined()) y = y.add_(residual);
     if (activation == Activation::kRelu) return y.relu_();
     // Unlike relu6_(), the gradient of hardtanh_() needs only the result.
     return activation == Activation::kRelu6 ? at::hardtanh_(y, 0, 6) : activate(y, activation);
   }
-  if (tile) {
-    const auto [weight, bias] = folded();
-    return convolution::convolve_without_gradients(input, weight, {.bias = bias, .residual = residual, .relu = true}, *tile);
-  }
-  auto fixed = convolution.fixed_;
-  if (!fixed) {
-    const auto [weight, bias] = folded();
-    fixed = std::make_shared<const convolution::FixedConvolution>(input, weight, bias, convolution.stride_, convolution.padding_,
-                                                                  convolution.groups_);
-    if (convolution.has_fixed_weights_) convolution.fixed_ = fixed;
-  }
+  if (tile) return convolution::convolve_without_gradients(input, weight, {.bias = bias, .residual = residual, .relu = true}, *tile);
+  const auto fixed = std::make_shared<const convolution::FixedConvolution>(input, weight, bias, convolution.stride_, convolution.padding_,
+                                                                           convolution.groups_);
+  if (convolution.has_fixed_weights_) convolution.fixed_ = fixed;
   return fixed->run(input, activation, residual);
+}
+
+torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise, const torch::Tensor& x) {
+  const auto fused = [](const NormalisedConvolution& layer) {
+    const auto& norm = layer.norm;
+    return norm.is_fused_ && norm.is_training() ? fused_norm::fused_activation(layer.activation, norm.gpu_ != nullptr) : std::nullopt;
+  };
+  const auto first_activation = fused(first);
+  const auto second_activation = fused(depthwise);
+  if (!first_activation || !second_activation || !depthwise.convolution.uses_depthwise_kernels() || LayerObserver::current() != nullptr) {
+    return depthwise.forward(first.forward(x));
+  }
+  const auto y = first.convolution.forward(x);
+  const fused_norm::DepthwiseBlock block{.first = first.norm.layer_for_batch(),
+                                         .first_activation = *first_activation,
+                                         .weight = used_weight(depthwise.convolution.weight),
+                                         .stride = depthwise.convolution.stride_,
+                                         .padding = depthwise.convolution.padding_,
+                                         .second = depthwise.norm.layer_for_batch(),
+                                         .second_activation = *second_activation};
+  if (!fused_norm::supports(y, block)) return depthwise.forward(first.norm.forward_activated(y, first.activation));
+  auto z = fused_norm::normalise_depthwise(y, block);
+  first.norm.count_batch();
+  depthwise.norm.count_batch();
+  return z;
 }
 
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride) {

@@ -41,7 +41,7 @@ torch::Tensor scaled_plus(const torch::Tensor& x, const torch::Tensor& scale, co
 
 // The sum of dy * x over the pixels, [N, C].
 torch::Tensor sum_of_products(const torch::Tensor& dy, const torch::Tensor& x) {
-  const auto sums = at::empty({x.size(0), 2, x.size(1)}, torch::kFloat64);
+  const auto sums = at::zeros({x.size(0), 2, x.size(1)}, torch::kFloat64);
   const auto zeros = at::zeros({x.size(1)}, computed_type(x.scalar_type()));
   for_each_image(x, [&]<class S>(S, int64_t image, int64_t first) {
     const auto* zero = values_of<Computed<S>>(zeros);

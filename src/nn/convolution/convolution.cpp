@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "nn/convolution/depthwise_kernels.h"
 #include "nn/convolution/strided_kernels.h"
 #include "nn/parallel.h"
 #include "nn/stored_tensor.h"
@@ -224,41 +223,32 @@ struct DepthwiseResult {
 DepthwiseResult differentiate_depthwise(const torch::Tensor& x, const torch::Tensor& dy, const torch::Tensor& weight,
                                         const DepthwiseShape& shape, bool needs_input, bool needs_weight) {
   RECORD_FUNCTION("trainer::depthwise_gradients", c10::ArrayRef<const c10::IValue>{});
-  // So few rows that their values stay in the cache while both gradients read them.
   constexpr int64_t kRowsAtOnce = 8;
-  const int64_t out_height = shape.out_height();
+  const DepthwiseBlocks blocks(shape, x.size(0), kRowsAtOnce, at::get_num_threads());
   const int64_t num_taps = shape.kernel * shape.kernel;
-  const int64_t num_rows = x.size(0) * out_height;
-  const int64_t num_parts = std::clamp<int64_t>(num_rows / kRowsAtOnce, 1, at::get_num_threads());
   const auto computed = computed_type(x.scalar_type());
-  const auto taps = depthwise_taps(shape.stride == 1 ? weight.flip({2, 3}) : weight, computed);
+  const auto taps = depthwise_gradient_taps(weight, shape.stride, computed);
   const auto dx = needs_input ? at::empty_like(x, x.options(), kLayout) : torch::Tensor();
-  const auto sums = at::zeros({num_parts, num_taps, shape.channels}, torch::kFloat64);
-  const auto row_sums = at::empty({num_parts, num_taps, shape.channels}, computed);
+  const auto sums = at::zeros({blocks.num_parts, num_taps, shape.channels}, torch::kFloat64);
+  const auto row_sums = at::empty({blocks.num_parts, num_taps, shape.channels}, computed);
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     using T = Computed<S>;
     const auto gradients = depthwise_kernels<S>();
-    const auto add_rows = [&](int64_t part, int64_t image, int64_t begin, int64_t end) {
+    const auto add_rows = [&](int64_t part, int64_t image, const Range& rows) {
       const int64_t in_image = image * shape.height * shape.width * shape.channels;
-      const auto* given = values_of<S>(dy, image * out_height * shape.out_width() * shape.channels);
+      const auto* given = values_of<S>(dy, image * shape.out_height() * shape.out_width() * shape.channels);
       if (needs_weight) {
         const int64_t of_part = part * num_taps * shape.channels;
         gradients.weight_gradient(shape, values_of<S>(x, in_image), given, mutable_values_of<T>(row_sums, of_part),
-                                  sums.data_ptr<double>() + of_part, begin, end);
+                                  sums.data_ptr<double>() + of_part, rows.begin, rows.end);
       }
       if (!needs_input) return;
-      const auto in_rows = [&](int64_t row) { return row == out_height ? shape.height : std::min(row * shape.stride, shape.height); };
-      gradients.input_gradient(shape, given, values_of<T>(taps), mutable_values_of<S>(dx, in_image), in_rows(begin), in_rows(end));
+      const auto inputs = shape.share_of_input(rows);
+      gradients.input_gradient(shape, given, values_of<T>(taps), mutable_values_of<S>(dx, in_image), inputs.begin, inputs.end);
     };
-    parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+    parallel_for(0, blocks.num_parts, 1, [&](int64_t first, int64_t last) {
       for (int64_t part = first; part < last; ++part) {
-        const int64_t end = num_rows * (part + 1) / num_parts;
-        for (int64_t row = num_rows * part / num_parts; row < end;) {
-          const int64_t in_image = row % out_height;
-          const int64_t count = std::min({kRowsAtOnce, out_height - in_image, end - row});
-          add_rows(part, row / out_height, in_image, in_image + count);
-          row += count;
-        }
+        blocks.for_each(part, [&](int64_t image, const Range& rows) { add_rows(part, image, rows); });
       }
     });
   });
@@ -280,12 +270,7 @@ class Depthwise : public torch::autograd::Function<Depthwise> {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
     const auto& weight = saved[1];
-    const DepthwiseShape shape{.height = x.size(2),
-                               .width = x.size(3),
-                               .channels = x.size(1),
-                               .kernel = weight.size(2),
-                               .stride = context->saved_data["stride"].toInt(),
-                               .padding = context->saved_data["padding"].toInt()};
+    const auto shape = depthwise_shape(x, weight, context->saved_data["stride"].toInt(), context->saved_data["padding"].toInt());
     const auto dy = output_gradients[0].contiguous(kLayout);
     const auto [dx, dw] = differentiate_depthwise(x, dy, weight, shape, context->needs_input_grad(0), context->needs_input_grad(1));
     return {dx, dw, bias_gradient(*context, dy, weight), torch::Tensor(), torch::Tensor()};
@@ -304,7 +289,15 @@ void check(bool is_supported, const torch::Tensor& x, const torch::Tensor& weigh
 
 }  // namespace
 
+DepthwiseShape depthwise_shape(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding) {
+  return {.height = x.size(2), .width = x.size(3), .channels = x.size(1), .kernel = weight.size(2), .stride = stride, .padding = padding};
+}
+
 torch::Tensor depthwise_taps(const torch::Tensor& weight, torch::ScalarType dtype) { return weight.to(dtype).flatten(1).t().contiguous(); }
+
+torch::Tensor depthwise_gradient_taps(const torch::Tensor& weight, int64_t stride, torch::ScalarType dtype) {
+  return depthwise_taps(stride == 1 ? weight.flip({2, 3}) : weight, dtype);
+}
 
 bool supports(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride) {
   const bool is_winograd = stride == 1;

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "nn/convolution/depthwise_kernels.h"
 #include "nn/convolution/winograd_kernels.h"
 
 namespace trainer::nn::convolution {
@@ -29,8 +30,11 @@ bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int
 torch::Tensor convolve_depthwise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride,
                                  int64_t padding);
 
-// The weight of a depthwise convolution in the order of its kernels: [kernel, kernel, channels].
+DepthwiseShape depthwise_shape(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding);
+// The weight of a depthwise convolution in the order of DepthwiseKernels::output, [kernel * kernel, channels].
 torch::Tensor depthwise_taps(const torch::Tensor& weight, torch::ScalarType dtype);
+// The same for DepthwiseKernels::input_gradient.
+torch::Tensor depthwise_gradient_taps(const torch::Tensor& weight, int64_t stride, torch::ScalarType dtype);
 
 // 3×3 convolutions by Winograd's algorithm on the CPU, as a differentiable operator.
 

@@ -15,10 +15,6 @@
 #define TRAINER_DEPTHWISE_RANGES
 namespace trainer::nn::convolution {
 
-struct Range {
-  int64_t begin, end;
-};
-
 // The rows or columns of the kernel whose input, which begins at `first`, is inside the image.
 inline Range inner_taps(const DepthwiseShape& shape, int64_t first, int64_t size) {
   return {std::max<int64_t>(0, -first), std::min(shape.kernel, size - first)};

@@ -5,11 +5,16 @@
 //
 // S is the type of the tensors: float, double or BFloat16. Weights have the type Computed<S>.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "nn/channels.h"
 
 namespace trainer::nn::convolution {
+
+struct Range {
+  int64_t begin, end;
+};
 
 struct DepthwiseShape {
   int64_t height, width, channels;
@@ -20,6 +25,37 @@ struct DepthwiseShape {
 
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * column_padding - kernel) / stride + 1; }
+
+  // Divides the rows of the input among those of the output, for gradients of the input that are computed with blocks of rows of the
+  // output.
+  Range share_of_input(const Range& output_rows) const {
+    const auto first = [&](int64_t row) { return row == out_height() ? height : std::min(row * stride, height); };
+    return {first(output_rows.begin), first(output_rows.end)};
+  }
+};
+
+// The division of the output's rows of a batch among threads, in blocks of so few rows that their values stay in the cache.
+struct DepthwiseBlocks {
+  int64_t num_images, out_height, rows_at_once, num_parts;
+
+  DepthwiseBlocks(const DepthwiseShape& shape, int64_t images, int64_t rows, int64_t num_threads)
+      : num_images(images),
+        out_height(shape.out_height()),
+        rows_at_once(rows),
+        num_parts(std::clamp<int64_t>(images * out_height / rows, 1, num_threads)) {}
+
+  // Calls act(image, rows) for the blocks of a part, in order.
+  template <class Act>
+  void for_each(int64_t part, const Act& act) const {
+    const int64_t num_rows = num_images * out_height;
+    const int64_t end = num_rows * (part + 1) / num_parts;
+    for (int64_t row = num_rows * part / num_parts; row < end;) {
+      const int64_t first = row % out_height;
+      const int64_t count = std::min({rows_at_once, out_height - first, end - row});
+      act(row / out_height, Range{first, first + count});
+      row += count;
+    }
+  }
 };
 
 template <class S>

@@ -11,25 +11,22 @@
 namespace trainer::nn::fused_norm {
 namespace {
 
+using convolution::DepthwiseBlocks;
 using convolution::DepthwiseShape;
+using convolution::Range;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr auto kBlockLayout = at::MemoryFormat::ChannelsLast;
 
-// RowRange of an image.
-struct RowRange {
-  int64_t begin, end;
-};
-
-RowRange input_rows_of(const DepthwiseShape& shape, const RowRange& output) {
+Range input_rows_of(const DepthwiseShape& shape, const Range& output) {
   const int64_t first = output.begin * shape.stride - shape.padding;
   const int64_t last = (output.end - 1) * shape.stride - shape.padding + shape.kernel;
   return {std::clamp<int64_t>(first, 0, shape.height), std::clamp<int64_t>(last, 0, shape.height)};
 }
 
 // The rows of the output that depend on rows of the input.
-RowRange output_rows_of(const DepthwiseShape& shape, const RowRange& input) {
+Range output_rows_of(const DepthwiseShape& shape, const Range& input) {
   const int64_t first = std::max<int64_t>(0, input.begin + shape.padding - shape.kernel + shape.stride) / shape.stride;
   const int64_t end = (input.end - 1 + shape.padding) / shape.stride + 1;
   return {std::min(first, shape.out_height()), std::min(end, shape.out_height())};
@@ -47,8 +44,8 @@ class RowWindow {
   // Moves forward to `rows`. Calls compute(first row, number of rows, to) for those that the window did not have. Returns the position that
   // row 0 would have.
   template <class Compute>
-  S* move_to(const RowRange& rows, const Compute& compute) {
-    const RowRange kept = {std::clamp(rows.begin, rows_.begin, rows_.end), rows_.end};
+  S* move_to(const Range& rows, const Compute& compute) {
+    const Range kept = {std::clamp(rows.begin, rows_.begin, rows_.end), rows_.end};
     const bool keeps = rows.begin >= rows_.begin && kept.end > kept.begin && rows.begin < rows_.end;
     const auto at = [&](int64_t row) { return values_.data() + (row - rows.begin) * values_per_row_; };
     int64_t next = rows.begin;
@@ -65,45 +62,14 @@ class RowWindow {
  private:
   int64_t values_per_row_;
   std::vector<S> values_;
-  RowRange rows_ = {0, 0};  // that the window has
+  Range rows_ = {0, 0};  // that the window has
 };
 
-// The division of a batch into blocks of rows, whose values stay in the cache.
-struct Division {
-  int64_t num_images, rows_at_once, num_parts;
-
-  template <class S>
-  static Division of(const DepthwiseShape& shape, int64_t num_images) {
-    constexpr int64_t kBytes = 128 * 1024;
-    const auto bytes_of_row = shape.width * shape.channels * shape.stride * static_cast<int64_t>(sizeof(S));
-    const auto rows = std::clamp<int64_t>(kBytes / bytes_of_row, 1, 16);
-    return {num_images, rows, std::clamp<int64_t>(num_images * shape.out_height() / rows, 1, at::get_num_threads())};
-  }
-
-  // Calls act(image, rows of the output, whether they are the first of an image or of the part) for the blocks of a part, in order.
-  template <class Act>
-  void for_each_block(const DepthwiseShape& shape, int64_t part, const Act& act) const {
-    const int64_t num_rows = num_images * shape.out_height();
-    const int64_t end = num_rows * (part + 1) / num_parts;
-    bool is_first = true;
-    for (int64_t row = num_rows * part / num_parts; row < end;) {
-      const int64_t in_image = row % shape.out_height();
-      const int64_t count = std::min({rows_at_once, shape.out_height() - in_image, end - row});
-      act(row / shape.out_height(), RowRange{in_image, in_image + count}, is_first || in_image == 0);
-      is_first = false;
-      row += count;
-    }
-  }
-};
-
-DepthwiseShape shape_of(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding) {
-  return {.height = x.size(2),
-          .width = x.size(3),
-          .channels = x.size(1),
-          .kernel = weight.size(2),
-          .stride = stride,
-          .padding = padding,
-          .column_padding = padding};
+template <class S>
+DepthwiseBlocks blocks_of(const DepthwiseShape& shape, int64_t num_images) {
+  constexpr int64_t kBytes = 128 * 1024;
+  const auto bytes_of_row = shape.width * shape.channels * shape.stride * static_cast<int64_t>(sizeof(S));
+  return {shape, num_images, std::clamp<int64_t>(kBytes / bytes_of_row, 1, 16), at::get_num_threads()};
 }
 
 // The shape of a convolution whose input has columns of zeros at both sides.
@@ -114,28 +80,38 @@ DepthwiseShape with_padded_columns(const DepthwiseShape& shape) {
   return padded;
 }
 
-// Calls fill(i, to) for the rows from `rows` on, which have columns of zeros at both sides.
-template <class S, class Fill>
-void fill_padded(const DepthwiseShape& shape, int64_t num_rows, S* rows, const Fill& fill) {
-  const int64_t zeros = shape.padding * shape.channels;
-  const int64_t values = shape.width * shape.channels;
-  for (int64_t i = 0; i < num_rows; ++i, rows += values + 2 * zeros) {
-    std::fill_n(rows, zeros, S());
-    fill(i, rows + zeros);
-    std::fill_n(rows + zeros + values, zeros, S());
-  }
-}
+// Rows of an image after a normalisation and its activation, with columns of zeros at both sides.
+template <class S>
+class ActivatedRows {
+ public:
+  // `most_rows`: of the output that are computed at once.
+  ActivatedRows(const DepthwiseShape& shape, const Operation<Computed<S>>& operation, int64_t most_rows)
+      : shape_(shape),
+        operation_(operation),
+        normalise_(kernels<S>().normalise),
+        window_((shape.width + 2 * shape.padding) * shape.channels, most_rows * shape.stride + shape.kernel) {}
 
-// Adds the moments of `count` values to those of `total` values (Chan, Golub and LeVeque 1979).
-void add_moments(const double* mean, const double* squares, double count, double total, int64_t num_channels, double* total_mean,
-                 double* total_squares) {
-  const double share = count / (count + total);
-  for (int64_t c = 0; c < num_channels; ++c) {
-    const double delta = mean[c] - total_mean[c];
-    total_mean[c] += delta * share;
-    total_squares[c] += squares[c] + delta * delta * total * share;
+  // Moves to the rows that `rows` of the output depend on, forward in the same image. Returns the position of row 0. `image`: before the
+  // normalisation.
+  const S* move_to(const Range& rows, const S* image) {
+    const int64_t zeros = shape_.padding * shape_.channels;
+    const int64_t values = shape_.width * shape_.channels;
+    return window_.move_to(input_rows_of(shape_, rows), [&](int64_t row, int64_t num_rows, S* to) {
+      for (; num_rows > 0; --num_rows, ++row, to += values + 2 * zeros) {
+        std::fill_n(to, zeros, S());
+        normalise_(operation_, image + row * values, nullptr, to + zeros, shape_.width, shape_.channels);
+        std::fill_n(to + zeros + values, zeros, S());
+      }
+    });
   }
-}
+  void begin_image() { window_.begin_image(); }
+
+ private:
+  const DepthwiseShape shape_;
+  const Operation<Computed<S>> operation_;
+  decltype(Kernels<S>::normalise) normalise_;
+  RowWindow<S> window_;
+};
 
 struct Convolved {
   torch::Tensor y;
@@ -150,36 +126,29 @@ Convolved convolve(const torch::Tensor& x, const ScaleAndShift& affine, FusedAct
   const int64_t channels = shape.channels;
   torch::Tensor each;
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
-    const auto division = Division::of<S>(shape, x.size(0));
+    const auto blocks = blocks_of<S>(shape, x.size(0));
     const auto depthwise = convolution::depthwise_kernels<S>();
-    const auto norm = kernels<S>();
-    const auto operation = operation_of<S>(affine, activation);
-    each = at::zeros({division.num_parts, 2 * channels + 1}, torch::kFloat64);
     const auto padded = with_padded_columns(shape);
-    const int64_t in_row = shape.width * channels;
     const int64_t out_row = shape.out_width() * channels;
-    parallel_for(0, division.num_parts, 1, [&](int64_t first, int64_t last) {
-      RowWindow<S> window(in_row + 2 * shape.padding * channels, division.rows_at_once * shape.stride + shape.kernel);
-      std::vector<double> of_block(static_cast<size_t>(2 * channels));
+    each = at::zeros({blocks.num_parts, 2 * channels + 1}, torch::kFloat64);
+    parallel_for(0, blocks.num_parts, 1, [&](int64_t first, int64_t last) {
+      ActivatedRows<S> activated(shape, operation_of<S>(affine, activation), blocks.rows_at_once);
       for (int64_t part = first; part < last; ++part) {
         double* const mean = each.data_ptr<double>() + part * (2 * channels + 1);
-        double& count = mean[2 * channels];
-        division.for_each_block(shape, part, [&](int64_t image, const RowRange& rows, bool begins) {
-          if (begins) window.begin_image();
-          const S* const given = values_of<S>(x, image * shape.height * in_row);
-          const S* const activated = window.move_to(input_rows_of(shape, rows), [&](int64_t row, int64_t num_rows, S* to) {
-            fill_padded(shape, num_rows, to, [&](int64_t i, S* inner) {
-              norm.normalise(operation, given + (row + i) * in_row, nullptr, inner, shape.width, channels);
-            });
-          });
+        double* const squares = mean + channels;
+        int64_t count = 0;
+        activated.begin_image();
+        blocks.for_each(part, [&](int64_t image, const Range& rows) {
+          if (rows.begin == 0) activated.begin_image();
+          const S* const inputs = activated.move_to(rows, values_of<S>(x, image * shape.height * shape.width * channels));
           S* const result = mutable_values_of<S>(y, image * shape.out_height() * out_row);
-          depthwise.output(padded, activated, values_of<Computed<S>>(taps), result, rows.begin, rows.end);
+          depthwise.output(padded, inputs, values_of<Computed<S>>(taps), result, rows.begin, rows.end);
           const int64_t num_values = (rows.end - rows.begin) * shape.out_width();
-          norm.moments(result + rows.begin * out_row, num_values, channels, of_block.data(), of_block.data() + channels);
-          add_moments(of_block.data(), of_block.data() + channels, static_cast<double>(num_values), count, channels, mean, mean + channels);
-          count += static_cast<double>(num_values);
+          kernels<S>().moments(result + rows.begin * out_row, num_values, channels, count, mean, squares);
+          count += num_values;
         });
-        for (int64_t c = channels; c < 2 * channels; ++c) mean[c] /= count;
+        for (int64_t c = 0; c < channels; ++c) squares[c] /= static_cast<double>(count);
+        mean[2 * channels] = static_cast<double>(count);
       }
     });
   });
@@ -197,42 +166,39 @@ InnerGradients differentiate(const torch::Tensor& dy, const Forward& first, cons
   const auto& x = first.x;
   const auto computed = first.statistics.affine.scale.scalar_type();
   const auto dz = at::empty_like(x);
-  const auto taps = convolution::depthwise_taps(shape.stride == 1 ? weight.flip({2, 3}) : weight, computed);
+  const auto taps = convolution::depthwise_gradient_taps(weight, shape.stride, computed);
   const auto mean = first.statistics.batch.mean.to(computed);
   const int64_t channels = shape.channels;
   const int64_t num_taps = shape.kernel * shape.kernel;
   torch::Tensor sums, weight_sums;
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     using T = Computed<S>;
-    const auto division = Division::of<S>(shape, x.size(0));
+    const auto blocks = blocks_of<S>(shape, x.size(0));
     const auto depthwise = convolution::depthwise_kernels<S>();
     const auto norm = kernels<S>();
     const auto of_first = operation_of<S>(first.statistics.affine, first.activation);
     const auto of_second = operation_of<S>(second.statistics.affine, second.activation);
-    sums = at::zeros({division.num_parts, 2, channels}, torch::kFloat64);
-    weight_sums = at::zeros({division.num_parts, num_taps, channels}, torch::kFloat64);
     const auto padded = with_padded_columns(shape);
     const int64_t in_row = shape.width * channels;
     const int64_t out_row = shape.out_width() * channels;
-    const int64_t most_rows = division.rows_at_once * shape.stride + 2 * shape.kernel;
-    parallel_for(0, division.num_parts, 1, [&](int64_t begin, int64_t last) {
-      RowWindow<S> activated_rows(in_row + 2 * shape.padding * channels, most_rows);
-      RowWindow<S> gradient_rows(out_row, most_rows);
-      std::vector<double> of_block(static_cast<size_t>(2 * channels));
+    sums = at::zeros({blocks.num_parts, 2, channels}, torch::kFloat64);
+    weight_sums = at::zeros({blocks.num_parts, num_taps, channels}, torch::kFloat64);
+    parallel_for(0, blocks.num_parts, 1, [&](int64_t begin, int64_t end) {
+      ActivatedRows<S> activated_rows(shape, of_first, blocks.rows_at_once);
+      RowWindow<S> gradient_rows(out_row, blocks.rows_at_once + 2 * shape.kernel);
       std::vector<T> workspace(static_cast<size_t>(num_taps * channels));
-      for (int64_t part = begin; part < last; ++part) {
+      for (int64_t part = begin; part < end; ++part) {
         double* const sum = sums.data_ptr<double>() + part * 2 * channels;
         double* const weight_sum = weight_sums.data_ptr<double>() + part * num_taps * channels;
-        division.for_each_block(shape, part, [&](int64_t image, const RowRange& rows, bool begins) {
-          if (begins) {
-            activated_rows.begin_image();
-            gradient_rows.begin_image();
-          }
-          const auto input_row = [&](int64_t row) {
-            return row == shape.out_height() ? shape.height : std::min(row * shape.stride, shape.height);
-          };
-          const RowRange inputs = {input_row(rows.begin), input_row(rows.end)};
-          const RowRange needed = output_rows_of(shape, inputs);
+        const auto begin_image = [&] {
+          activated_rows.begin_image();
+          gradient_rows.begin_image();
+        };
+        begin_image();
+        blocks.for_each(part, [&](int64_t image, const Range& rows) {
+          if (rows.begin == 0) begin_image();
+          const auto inputs = shape.share_of_input(rows);
+          const auto needed = output_rows_of(shape, inputs);
           const int64_t in_image = image * shape.height * in_row;
           const int64_t out_image = image * shape.out_height() * out_row;
           const S* const gradients = gradient_rows.move_to(
@@ -241,17 +207,12 @@ InnerGradients differentiate(const torch::Tensor& dy, const Forward& first, cons
                 norm.input_gradient(of_second, values_of<S>(dy, at), values_of<S>(second.x, at), of_second.scale, values_of<T>(factors.x),
                                     values_of<T>(factors.constant), to, num_rows * shape.out_width(), channels);
               });
-          const S* const activated = activated_rows.move_to(input_rows_of(shape, rows), [&](int64_t row, int64_t num_rows, S* to) {
-            fill_padded(shape, num_rows, to, [&](int64_t i, S* inner) {
-              norm.normalise(of_first, values_of<S>(x, in_image + (row + i) * in_row), nullptr, inner, shape.width, channels);
-            });
-          });
+          const S* const activated = activated_rows.move_to(rows, values_of<S>(x, in_image));
           depthwise.weight_gradient(padded, activated, gradients, workspace.data(), weight_sum, rows.begin, rows.end);
           depthwise.input_gradient(shape, gradients, values_of<T>(taps), mutable_values_of<S>(dz, in_image), inputs.begin, inputs.end);
           const int64_t at = in_image + inputs.begin * in_row;
           norm.gradient_sums(of_first, values_of<S>(dz, at), values_of<S>(x, at), nullptr, values_of<T>(mean), mutable_values_of<S>(dz, at),
-                             (inputs.end - inputs.begin) * shape.width, channels, of_block.data(), of_block.data() + channels);
-          for (int64_t c = 0; c < 2 * channels; ++c) sum[c] += of_block[static_cast<size_t>(c)];
+                             (inputs.end - inputs.begin) * shape.width, channels, sum, sum + channels);
         });
       }
     });
@@ -277,7 +238,7 @@ class NormaliseDepthwise : public torch::autograd::Function<NormaliseDepthwise> 
                                const torch::Tensor& /*second_bias*/, const DepthwiseBlock& block) {
     RECORD_FUNCTION("trainer::normalise_depthwise", c10::ArrayRef<const c10::IValue>{});
     const auto first = joined_statistics(local_moments(x), x.sizes(), block.first);
-    const auto shape = shape_of(x, weight, block.stride, block.padding);
+    const auto shape = convolution::depthwise_shape(x, weight, block.stride, block.padding);
     const auto [y, moments] = convolve(x, first.affine, block.first_activation, weight, shape);
     const auto second = joined_statistics(moments, y.sizes(), block.second);
     auto z = at::empty_like(y);
@@ -317,7 +278,7 @@ class NormaliseDepthwise : public torch::autograd::Function<NormaliseDepthwise> 
     const auto dz = output_gradients[0].contiguous(kBlockLayout);
     const auto second_sums = gradient_sums(dz, second, {});
     const auto of_second = parameter_gradients(second, second_sums, needed_of(4));
-    const auto shape = shape_of(first.x, weight, data.at("stride").toInt(), data.at("padding").toInt());
+    const auto shape = convolution::depthwise_shape(first.x, weight, data.at("stride").toInt(), data.at("padding").toInt());
     const auto inner = differentiate(dz, first, second, input_factors(second, second_sums), weight, shape);
     const auto of_first = parameter_gradients(first, inner.sums, needed_of(1));
     torch::Tensor dx;
@@ -337,7 +298,7 @@ bool supports(const torch::Tensor& x, const DepthwiseBlock& block) {
       !convolution::supports_depthwise(x, block.weight, block.stride, block.padding, x.size(1))) {
     return false;
   }
-  const auto shape = shape_of(x, block.weight, block.stride, block.padding);
+  const auto shape = convolution::depthwise_shape(x, block.weight, block.stride, block.padding);
   return x.size(0) * shape.out_height() * shape.out_width() > 1 && block.second.weight.scalar_type() == block.first.weight.scalar_type();
 }
 

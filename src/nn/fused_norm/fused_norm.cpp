@@ -46,7 +46,7 @@ torch::Tensor local_moments(const torch::Tensor& x) {
     if (rows == 0) return;
     double* mean = values + part * (2 * num_channels + 1);
     double* variance = mean + num_channels;
-    kernels<S>().moments(values_of<S>(x, first), rows, num_channels, mean, variance);
+    kernels<S>().moments(values_of<S>(x, first), rows, num_channels, /*rows_before=*/0, mean, variance);
     for (int64_t c = 0; c < num_channels; ++c) variance[c] /= static_cast<double>(rows);
     mean[2 * num_channels] = static_cast<double>(rows);
   });
@@ -65,7 +65,7 @@ torch::Tensor gradient_sums(const torch::Tensor& dy, const Forward& forward, con
   const auto& x = forward.x;
   const auto mean = forward.statistics.batch.mean.to(forward.statistics.affine.scale.scalar_type());
   const int64_t num_channels = x.size(1);
-  const auto each = at::empty({num_parts_of(x), 2, num_channels}, torch::kFloat64);
+  const auto each = at::zeros({num_parts_of(x), 2, num_channels}, torch::kFloat64);
   for_each_part(x, [&, sums = each.data_ptr<double>()]<class S>(S, int64_t part, int64_t first, int64_t rows) {
     double* sum = sums + part * 2 * num_channels;
     kernels<S>().gradient_sums(operation_of<S>(forward.statistics.affine, forward.activation), values_of<S>(dy, first),

@@ -63,10 +63,8 @@ HWY_INLINE void for_each_group(int64_t row, int64_t count, int64_t width, const 
 }
 
 template <class S>
-void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {
+void moments_of(const S* x, int64_t num_rows, int64_t num_channels, int64_t rows_before, double* mean, double* squares) {
   using T = Computed<S>;
-  std::fill_n(mean, num_channels, 0.0);
-  std::fill_n(squares, num_channels, 0.0);
   for_each_block(num_rows, num_channels, [&](int64_t row, int64_t count, int64_t first, int64_t width) {
     // `centre` is rounded, so the differences from it do not add up to 0; their sum `rest` corrects the mean and the squares.
     const T factor = T(1) / static_cast<T>(count);
@@ -90,8 +88,8 @@ void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean
     });
     // Merges the moments of two parts (Chan, Golub and LeVeque 1979).
     const auto inverse = 1.0 / static_cast<double>(count);
-    const auto share = static_cast<double>(count) / static_cast<double>(row + count);
-    const auto weight = static_cast<double>(row) * share;
+    const auto share = static_cast<double>(count) / static_cast<double>(rows_before + row + count);
+    const auto weight = static_cast<double>(rows_before + row) * share;
     for (int64_t c = 0; c < width; ++c) {
       const double rest_of_channel = rest.values[c];
       const T centre = total.values[c] * factor;
@@ -199,8 +197,6 @@ enum class Known { kInput, kOutput };
 template <FusedActivation kActivation, Known kKnown, bool kStores, class S>
 void add_gradients(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x) {
-  std::fill_n(sum_dy, num_channels, 0.0);
-  std::fill_n(sum_dy_x, num_channels, 0.0);
   for_each_block(num_rows, num_channels, [&](int64_t row, int64_t count, int64_t first, int64_t width) {
     Panel<Computed<S>> sum_of_block, product_of_block;
     for_each_group<Computed<S>>(row, count, width, [&](auto tag, int64_t c, int64_t r, int64_t rows) {

@@ -23,14 +23,14 @@ template <class S>
 struct Kernels {
   using T = Computed<S>;
 
-  // Computes the mean of each channel, and the sum of squared differences from it. Adds blocks of rows in Computed<S>, and their sums in
-  // float64.
-  void (*moments)(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
+  // Adds the rows to the mean of each channel, and to the sum of squared differences from it, of the `rows_before` rows that these already
+  // include; without any, both must be 0. Adds blocks of rows in Computed<S>, and their sums in float64.
+  void (*moments)(const S* x, int64_t num_rows, int64_t num_channels, int64_t rows_before, double* mean, double* squares);
   // `residual` may be null.
   void (*normalise)(const Operation<T>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
-  // Computes for each channel the sums of dy and of dy * (x - mean), where dy is first multiplied by the activation's derivative. That of a
-  // ReLU is found from its output `y`; with a null `y`, which is only possible without a residual, any derivative is computed from x. If
-  // `masked` is not null, the multiplied dy is written to it; it may be `dy`.
+  // Adds for each channel dy to `sum_dy` and dy * (x - mean) to `sum_dy_x`, where dy is first multiplied by the activation's derivative.
+  // That of a ReLU is found from its output `y`; with a null `y`, which is only possible without a residual, any derivative is computed
+  // from x. If `masked` is not null, the multiplied dy is written to it; it may be `dy`.
   void (*gradient_sums)(const Operation<T>& operation, const S* dy, const S* x, const S* y, const T* mean, S* masked, int64_t num_rows,
                         int64_t num_channels, double* sum_dy, double* sum_dy_x);
   // Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is first

@@ -1,11 +1,11 @@
 #include "nn/convolution/convolution.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <array>
 #include <utility>
 
+#include "tests/testing/processors.h"
 #include "trainer/torch.h"
 
 namespace trainer::nn::convolution {
@@ -124,22 +124,8 @@ TEST(Winograd, ComputesBFloat16InFloat32) {
   }
 }
 
-// Calls act(name) with each instruction set that this processor supports.
-template <class Act>
-void for_each_kind_of_processor(const Act& act) {
-  const auto choose_again = [](int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().DeInit();
-  };
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    choose_again(target);
-    act(hwy::TargetName(target));
-  }
-  choose_again(0);
-}
-
 TEST(Winograd, IsExactWithTheInstructionsOfEachKindOfProcessor) {
-  for_each_kind_of_processor([](const char* name) {
+  testing::for_each_kind_of_processor([](const char* name) {
     for (const auto tile : {Tile::k2, Tile::k4}) {
       EXPECT_LT(largest_distance(kCases[1], torch::kFloat64, tile), 1e-13) << name;
       EXPECT_LT(largest_distance(kCases[3], torch::kFloat32, tile), 6e-6) << name;
@@ -243,7 +229,8 @@ TEST(StridedConvolution, EqualsLibTorchsOperator) {
 }
 
 TEST(StridedConvolution, IsExactWithTheInstructionsOfEachKindOfProcessor) {
-  for_each_kind_of_processor([](const char* name) { EXPECT_LT(largest_distance(kStridedCases[4], torch::kFloat64), 1e-13) << name; });
+  testing::for_each_kind_of_processor(
+      [](const char* name) { EXPECT_LT(largest_distance(kStridedCases[4], torch::kFloat64), 1e-13) << name; });
 }
 
 TEST(StridedConvolution, TheBitsDoNotDependOnTheNumberOfThreads) {
@@ -346,7 +333,7 @@ TEST(DepthwiseConvolution, EqualsLibTorchsOperator) {
 }
 
 TEST(DepthwiseConvolution, IsExactWithTheInstructionsOfEachKindOfProcessor) {
-  for_each_kind_of_processor([](const char* name) {
+  testing::for_each_kind_of_processor([](const char* name) {
     for (const auto& c : {depthwise_cases()[1], depthwise_cases()[2]}) EXPECT_LT(largest_distance(c, torch::kFloat64), 1e-14) << name;
   });
 }

@@ -1,6 +1,5 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "nn/convolution/convolution.h"
 #include "nn/layers.h"
+#include "tests/testing/processors.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
@@ -157,17 +157,13 @@ TEST(DepthwiseBlock, RoundsToBFloat16LikeSeparateLayers) {
 
 TEST(DepthwiseBlock, IsExactWithTheInstructionsOfEachKindOfProcessor) {
   const auto cases = block_cases();
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
+  testing::for_each_kind_of_processor([&](const char* name) {
     for (const auto& c : {cases[0], cases[1]}) {
       const auto expected = pass(c, torch::kFloat64, false);
       const auto actual = pass(c, torch::kFloat64, true);
-      for (size_t i = 0; i < expected.size(); ++i) EXPECT_LT(distance(actual[i], expected[i]), 1e-11) << hwy::TargetName(target);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_LT(distance(actual[i], expected[i]), 1e-11) << name;
     }
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 TEST(DepthwiseBlock, TheBitsDoNotDependOnTheTimingOfThreads) {

@@ -1,7 +1,6 @@
 #include "nn/fused_norm/fused_norm.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
 #include "tests/testing/gpu_kernels_on_cpu.h"
+#include "tests/testing/processors.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 #include "trainer/torch.h"
@@ -223,20 +223,14 @@ TEST(FusedNorm, RoundsToBFloat16AsLibTorch) {
 }
 
 TEST(FusedNorm, IsExactWithTheInstructionsOfEachKindOfProcessor) {
-  const auto choose_again = [](int64_t targets) {
-    hwy::SetSupportedTargetsForTest(targets);
-    hwy::GetChosenTarget().DeInit();
-  };
   const FusedCase fused_case{.has_residual = true};
   BatchNorm2d plain(40);
   const auto expected = pass_through(plain, fused_case, kFusedShapes[3], torch::kFloat64);
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    choose_again(target);
+  testing::for_each_kind_of_processor([&](const char* name) {
     auto fused = fused_norm_of(40);
     const auto actual = pass_through(fused, fused_case, kFusedShapes[3], torch::kFloat64);
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_LT(relative_distance(actual[i], expected[i]), 1e-13) << hwy::TargetName(target);
-  }
-  choose_again(0);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_LT(relative_distance(actual[i], expected[i]), 1e-13) << name;
+  });
 }
 
 TEST(FusedNorm, HasTheGradientsOfItsOutput) {
