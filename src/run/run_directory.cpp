@@ -218,14 +218,17 @@ void RunDirectory::clear() const {
 
 std::map<std::string, uint64_t> RunDirectory::event_files() const {
   std::map<std::string, uint64_t> sizes;
+  // A file can be gone at any moment: another run that takes a lost lock removes them.
   const auto add = [&](const std::filesystem::path& file) {
-    sizes[file.lexically_relative(path_).string()] = std::filesystem::file_size(file);
+    std::error_code error;
+    const auto size = std::filesystem::file_size(file, error);
+    if (error == std::errc::no_such_file_or_directory) return;
+    if (error) throw std::filesystem::filesystem_error("cannot read the size of", file, error);
+    sizes[file.lexically_relative(path_).string()] = size;
   };
-  for (const auto& file : {metrics_file(), metrics_table_file()}) {
-    if (std::filesystem::exists(file)) add(file);
-  }
+  for (const auto& file : {metrics_file(), metrics_table_file()}) add(file);
   for (const auto& file : written_files_->files()) {
-    if (file.parent_path() != tensorboard_folder() || !std::filesystem::exists(std::filesystem::symlink_status(file))) continue;
+    if (file.parent_path() != tensorboard_folder()) continue;
     refuse_link(path_, file);
     add(file);
   }

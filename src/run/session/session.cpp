@@ -296,9 +296,10 @@ engine::RunCallbacks Session::run_callbacks() {
   engine::RunCallbacks callbacks{.checkpoints = {.saver = saver_ ? &*saver_ : nullptr}, .advise_on_data = recipe_.advise_on_data};
   if (!directory_) return callbacks;
   callbacks.checkpoints.complete = [this](state::Dict& tree) {
-    directory_->check_lock();
     state::Dict sizes;
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
+    // After the sizes: if another run has removed these files, it has the lock as well.
+    directory_->check_lock();
     tree.add("event_files", std::move(sizes));
     if (recipe_.record) tree.add("config", recipe_.record->text);
     for (const auto& [name, digest, change] : digests_) {
