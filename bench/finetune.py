@@ -18,6 +18,7 @@ SAMPLE = ROOT / "datasets" / "cifar10_sample"
 NORMALIZE = "normalize: {mean: [0.498, 0.498, 0.498], std: [0.502, 0.502, 0.502]}"
 RESIZE = f"[resize: {{size: 224}}, {NORMALIZE}]"
 CROP = f"[random_resized_crop: {{size: 224, scale: [0.5, 1.0]}}, random_horizontal_flip, {NORMALIZE}]"
+SMALLER = ["dataset.size_schedule=[{size: 128, until: 0.4}, {size: 160, until: 0.8}]", "training.epochs=5", "training.unfreeze_after=1"]
 HEAD = ["training.unfreeze_after=null", "training.cache_features=true", f"dataset.train_transforms={RESIZE}"]
 
 
@@ -61,6 +62,7 @@ def main():
             "last layer, Python": lambda seed: peer(options, seed, "--head"),
             "last layer, Python at its best: bfloat16, features in memory": lambda seed: peer(options, seed, "--head", "--cache", "--bfloat16"),
             "all layers after 2 epochs, trainer": lambda seed: ours(options, home, seed),
+            "all layers after 1 epoch, smaller images at first, trainer": lambda seed: ours(options, home, seed, *SMALLER),
             "all layers after 2 epochs, Python": lambda seed: peer(options, seed),
             "all layers after 2 epochs, Python at its best: bfloat16, channels_last": lambda seed: peer(options, seed, "--bfloat16"),
         }

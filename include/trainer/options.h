@@ -136,6 +136,12 @@ struct EmaOptions {
 
 namespace trainer::engine {
 
+// Training images are scaled down in the epochs that end before a fraction of all epochs.
+struct SmallerImages {
+  int64_t size = 0;  // of the shorter edge, in pixels
+  double until = 0;  // the fraction, greater than 0 and less than 1
+};
+
 struct PlanOptions {
   // `batch_size`: samples of a rank in a micro-step; `global_batch_size`: samples of all ranks together in a step. If neither is set,
   // `batch_size` is 128.
@@ -147,6 +153,9 @@ struct PlanOptions {
   // Exactly one of `epochs` and `steps` must be set.
   std::optional<int64_t> epochs = {};
   std::optional<int64_t> steps = {};
+  // Each epoch has the size of the first item whose fraction it does not exceed, else images of full size. Both must increase. Needs
+  // `epochs`.
+  std::vector<SmallerImages> size_schedule = {};
 };
 
 // Which ranks read the samples, see the key dataset.distribution in docs/configuration.md.

@@ -66,7 +66,6 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
   parts.network.model->train();
   std::string first;
-  const auto& epochs = experiment.training.epochs;
   for (size_t number = 0; number < record.batches.size(); ++number) {
     const data::SampleList samples(record.batches[number], record.occurrences.at(number));
     parts.data.train.batches->start_epoch(record.epoch, [&](int /*rank*/) {
@@ -81,7 +80,7 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
                                                           .count = count,
                                                           .num_group_samples = record.num_group_samples,
                                                           .stream = position * record.world_size + record.rank,
-                                                          .epochs_left = epochs ? std::optional(*epochs - record.epoch) : std::nullopt});
+                                                          .epoch = record.epoch});
     if (count > 1) print("\nmicro-step {} of {}\n", number + 1, count);
     print_observations(observations);
     const auto* found = engine::first_non_finite(observations);

@@ -40,6 +40,7 @@ struct DatasetSection {
   std::vector<ComponentConfig> train_transforms;
   std::vector<ComponentConfig> validation_transforms;
   std::vector<ComponentConfig> batch_transforms;
+  std::vector<engine::SmallerImages> size_schedule = {};
   Auto<double> validation_split = {};
   bool stratify = true;
   std::optional<SplitSection> split = {};
@@ -190,6 +191,7 @@ namespace trainer {
 
 // In the namespace of KeyTable, so that argument-dependent lookup finds these functions.
 void describe(KeyTable& keys, optim::ParameterGroupOptions& options);
+void describe(KeyTable& keys, engine::SmallerImages& options);
 void describe(KeyTable& keys, optim::EmaOptions& options);
 void describe(KeyTable& keys, engine::EarlyStoppingOptions& options);
 void describe(KeyTable& keys, engine::ValidationOptions& options);

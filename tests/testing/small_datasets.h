@@ -35,7 +35,7 @@ class SmallDatasets {
       // Without the pretrained network, which would have to be downloaded.
       const std::string resize = "[resize: {size: [32, 32]}]";
       return {"dataset.root=" + (folder_.path() / "imagefolder").string(), "model.weights=''", "dataset.train_transforms=" + resize,
-              "dataset.validation_transforms=" + resize};
+              "dataset.validation_transforms=" + resize, "dataset.size_schedule=[{size: 24, until: 0.4}]"};
     }
     if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist" || name == "digits" || name == "layers_lenet5")
       return {"dataset.root=" + folder_.path().string()};

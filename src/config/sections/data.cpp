@@ -56,6 +56,11 @@ void DatasetSection::describe(KeyTable& keys, const Registries& registries) {
   keys.set_facts("train_transforms", {});
   keys.set_facts("validation_transforms", {.is_for_predictions = true});
   keys.set_facts("batch_transforms", {});
+  keys.add_sections(
+      "size_schedule", size_schedule,
+      "Smaller training images at first, for faster training: after train_transforms, the images are scaled down to `size` in "
+      "the epochs that end before the fraction `until` of all epochs; with several items, both increase, and the first one "
+      "that covers an epoch applies. Later epochs and all validations have images of full size.");
   keys.add("validation_split", validation_split,
            {.min = 0,
             .max = 1,

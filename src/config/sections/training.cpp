@@ -124,6 +124,17 @@ void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
            {.min = 0, .doc = "Weight decay of these parameters; null: the optimizer's weight_decay."});
 }
 
+void describe(KeyTable& keys, engine::SmallerImages& options) {
+  keys.add("size", options.size, {.min = 1, .unit = "pixels", .doc = "Length of the shorter edge of the scaled images.", .required = true});
+  keys.add("until", options.until,
+           {.min = 0,
+            .max = 1,
+            .min_excluded = true,
+            .max_excluded = true,
+            .doc = "This size is used in epochs that end before this fraction of training.epochs.",
+            .required = true});
+}
+
 void describe(KeyTable& keys, optim::EmaOptions& options) {
   keys.add("decay", options.decay,
            {.min = 0, .max = 1, .max_excluded = true, .doc = "Weight of the old average in each update except the first."});

@@ -296,11 +296,24 @@ class Inspector {
     }
     if (!result_.plan) return;
     if (has_features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * validation.seconds_per_sample;
-    const auto num_steps = result_.plan->total_steps;
-    const auto num_frozen = frozen.parameters.empty() ? 0 : std::min(num_steps, frozen.num_epochs * result_.plan->steps_per_epoch);
-    result_.training_seconds = result_.features_seconds.value_or(0) +
-                               static_cast<double>(num_frozen) * result_.frozen_step_seconds.value_or(0) +
-                               static_cast<double>(num_steps - num_frozen) * *result_.step_seconds;
+    const auto& plan = *result_.plan;
+    const auto num_frozen = frozen.parameters.empty() ? 0 : frozen.num_epochs;
+    double seconds = result_.features_seconds.value_or(0);
+    int64_t steps_left = plan.total_steps;
+    for (int64_t epoch = 0; steps_left > 0 && (epoch < num_frozen || plan.image_size_in(epoch) > 0); ++epoch) {
+      const auto num_steps = std::min(plan.steps_per_epoch, steps_left);
+      steps_left -= num_steps;
+      seconds += static_cast<double>(num_steps) * cost_of_size(plan.image_size_in(epoch)) *
+                 (epoch < num_frozen ? *result_.frozen_step_seconds : *result_.step_seconds);
+    }
+    result_.training_seconds = seconds + static_cast<double>(steps_left) * *result_.step_seconds;
+  }
+
+  // The time of a step with images of this size (engine::Plan::image_size_in()), as a fraction of that with whole images.
+  double cost_of_size(int64_t size) const {
+    if (size == 0) return 1;
+    const auto area = [](const std::vector<int64_t>& shape) { return static_cast<double>(shape[1] * shape[2]); };
+    return area(engine::scaled_shape(result_.sample_shape, size)) / area(result_.sample_shape);
   }
 
   void check_secret(const config::Experiment& experiment) {

@@ -66,7 +66,8 @@ void check_batch_norm_counts(const Recipe& recipe, engine::Network& network, con
                              const std::vector<int64_t>& sample_shape) {
   const auto single = find_single_image(plan, recipe.options.sync_batch_norm);
   if (!single) return;
-  auto shape = sample_shape;
+  const auto& schedule = recipe.options.plan.size_schedule;
+  auto shape = schedule.empty() ? sample_shape : engine::scaled_shape(sample_shape, schedule.front().size);
   shape.insert(shape.begin(), 1);
   const auto& placement = network.placement;
   const auto name = norm_of_one_pixel(*network.model, torch::zeros(shape, torch::dtype(placement.dtype).device(placement.device)));

@@ -32,7 +32,8 @@ engine::PlanOptions plan_options(const config::Experiment& experiment) {
           .drop_last = loader.drop_last,
           .shards = loader.shards,
           .epochs = training.epochs,
-          .steps = training.steps};
+          .steps = training.steps,
+          .size_schedule = experiment.dataset.size_schedule};
 }
 
 }  // namespace

@@ -111,6 +111,20 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   return false;
 }
 
+// `shape`: of the training images.
+void check_size_schedule(const config::Experiment& experiment, const models::ModelOptions& model, const std::vector<int64_t>& shape,
+                         const data::DatasetInfo& info, config::Findings& findings) {
+  const auto& schedule = experiment.dataset.size_schedule;
+  if (schedule.empty() || !findings.are_readable({"training"})) return;
+  try {
+    engine::check_size_schedule({.epochs = experiment.training.epochs, .size_schedule = schedule}, shape, info.has_masks);
+  } catch (const OptionError& error) {
+    findings.refuse("dataset.size_schedule", error.problem());
+    return;
+  }
+  check_inputs(experiment, model, engine::scaled_shape(shape, schedule.front().size), "dataset.size_schedule", findings);
+}
+
 // Describes targets that are not class labels.
 const char* targets_text(const data::DatasetInfo& info) {
   return info.has_masks ? "masks" : info.is_multi_label ? "lists of classes" : "numbers";
@@ -168,6 +182,7 @@ void check_cached_features(const config::Experiment& experiment, const data::Dat
   refuse_if(section.on_error == config::OnError::kSkip, "dataset.on_error", "an image that cannot be read has no features; set fail");
   refuse_if(experiment.validation.tta != task::TestTimeAugmentation::kNone, "validation.tta",
             "test-time augmentation needs the images, but only their features are cached; set none");
+  refuse_if(!section.size_schedule.empty(), "dataset.size_schedule", "cached features are those of images of one size; remove this key");
   if (info.has_masks) findings.refuse("training.cache_features", "needs a target for each image instead of a mask; remove this key");
 }
 
@@ -378,6 +393,7 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
   check_outputs(experiment, *model, info, findings);
   const bool fits = !train_shape || check_inputs(experiment, *model, *train_shape, train_key, findings);
   if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);
+  if (fits && train_shape) check_size_schedule(experiment, *model, *train_shape, info, findings);
 }
 
 }  // namespace trainer::recipe

@@ -17,7 +17,8 @@ const Keys kPlanKeys = {{"batch_size", "dataloader.batch_size"},
                         {"accumulation_steps", "training.accumulation_steps"},
                         {"shards", "dataloader.shards"},
                         {"epochs", "training.epochs"},
-                        {"steps", "training.steps"}};
+                        {"steps", "training.steps"},
+                        {"size_schedule", "dataset.size_schedule"}};
 
 engine::Network make_network(const Recipe& recipe, const device::Placement& placement, const engine::Ranks& ranks) {
   const auto& options = recipe.options;

@@ -183,6 +183,10 @@ void Session::warn(const engine::Network& network, const engine::Data& images) c
                 plan.accumulation_steps, counted(plan.batches_per_epoch, "micro-step"));
   }
   if (rank_.ranks.reads_data()) recipe::warn_of_images(images.train.samples.dataset(), logger);
+  for (const auto& item : plan.size_schedule) {
+    logger.info("training images are scaled down to {} pixels until {} of {} have ended (dataset.size_schedule)", item.size,
+                plan.num_epochs_until(item), counted(*plan.num_epochs, "epoch"));
+  }
   report_frozen(network);
 }
 

@@ -39,6 +39,7 @@ namespace {
 void check_options(const TrainerOptions& options) {
   const auto& [plan, loop, parameters] = std::tie(options.plan, options.loop, options.parameters);
   config::Experiment experiment;
+  experiment.dataset.size_schedule = plan.size_schedule;
   experiment.dataloader.batch_size = plan.batch_size;
   experiment.dataloader.global_batch_size = plan.global_batch_size;
   experiment.dataloader.num_workers.value = options.loading.num_workers;

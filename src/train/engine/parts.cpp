@@ -118,6 +118,7 @@ Data::Data(TrainingSamples samples, const DataOptions& options, const device::Pl
       train(std::move(samples.opened.train), with_batch_size(options.train, std::min(plan.batch_size, samples.samples_per_epoch)),
             placement, ranks),
       sampler(std::move(samples.sampler)) {
+  check_size_schedule(options.plan, train.pipeline.output_shape(), train.samples.info().has_masks);
   if (auto& held_out = samples.opened.validation) {
     const auto batch_size = std::min(options.validation.batch_size, held_out->size());
     validation.emplace(std::move(*held_out), with_batch_size(options.validation, batch_size), placement, ranks);

@@ -1,6 +1,7 @@
 #include "train/engine/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -124,7 +125,47 @@ Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_
   }
   plan.num_epochs = options.epochs;
   plan.total_steps = total_steps_of(options, plan.steps_per_epoch);
+  plan.size_schedule = options.size_schedule;
   return plan;
+}
+
+std::vector<int64_t> scaled_shape(const std::vector<int64_t>& shape, int64_t size) {
+  const auto shorter = std::min(shape.at(1), shape.at(2));
+  return {shape[0], size * shape[1] / shorter, size * shape[2] / shorter};
+}
+
+void check_size_schedule(const PlanOptions& options, const std::vector<int64_t>& shape, bool has_masks) {
+  if (options.size_schedule.empty()) return;
+  const auto refuse = [](const std::string& problem) { throw OptionError("size_schedule", problem); };
+  if (!options.epochs) refuse("needs training.epochs instead of training.steps");
+  if (shape.size() != 3) refuse(fmt::format("needs images, but the samples have the shape {}; remove it", fmt::join(shape, "x")));
+  if (has_masks) refuse("needs a target for each image instead of a mask; remove it");
+  const auto full = std::min(shape[1], shape[2]);
+  SmallerImages previous;
+  for (const auto& item : options.size_schedule) {
+    if (item.size <= previous.size || item.until <= previous.until) {
+      refuse(fmt::format("size {} until {} after size {} until {} is not an increase of both; increase both from item to item", item.size,
+                         item.until, previous.size, previous.until));
+    }
+    if (item.size >= full) {
+      refuse(fmt::format("{} pixels are not less than the shorter edge of the images after their transforms, {}; choose a smaller size",
+                         item.size, full));
+    }
+    previous = item;
+  }
+}
+
+int64_t Plan::num_epochs_until(const SmallerImages& item) const {
+  // 0.7 * 10 must not be less than 7.
+  constexpr double kRounding = 1e-9;
+  return static_cast<int64_t>(item.until * static_cast<double>(num_epochs.value_or(0)) + kRounding);
+}
+
+int64_t Plan::image_size_in(int64_t epoch) const {
+  for (const auto& item : size_schedule) {
+    if (epoch < num_epochs_until(item)) return item.size;
+  }
+  return 0;
 }
 
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step, int64_t num_taken) {
@@ -172,7 +213,7 @@ std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, i
                            .count = count,
                            .num_group_samples = samples_in_step(plan, part, step),
                            .stream = number * plan.world_size + rank,
-                           .epochs_left = plan.num_epochs ? std::optional(*plan.num_epochs - part.epoch) : std::nullopt});
+                           .epoch = part.epoch});
   }
   return micro_steps;
 }

@@ -21,6 +21,12 @@ struct Plan {
   int64_t samples_per_epoch = 0;  // length of the order of samples that all ranks share, before it is padded or cut
   data::Shards shards = data::Shards::kPad;
   bool drop_last = true;
+  std::vector<SmallerImages> size_schedule = {};
+
+  // The number of epochs, from the first one on, that end before the fraction of this item of `size_schedule`.
+  int64_t num_epochs_until(const SmallerImages& item) const;
+  // The length in pixels to which the shorter edge of this epoch's training images is scaled; 0: they are not scaled.
+  int64_t image_size_in(int64_t epoch) const;
 };
 
 // The part of an epoch in which these ranks train: the whole epoch, the rest after a resume, or the beginning of the last epoch if
@@ -41,12 +47,12 @@ struct EpochPart {
 
 // One forward and backward pass over a batch; a step has one or several.
 struct MicroStep {
-  int64_t step = 0;                         // since the start of the run
-  int64_t number = 0;                       // of the micro-step, from 0
-  int64_t count = 1;                        // micro-steps of the step
-  int64_t num_group_samples = 0;            // in all micro-steps of the step, on all ranks
-  int64_t stream = 0;                       // number of the random stream: different for each micro-step of a step and each rank
-  std::optional<int64_t> epochs_left = {};  // including the current one; not set if the training ends after a number of steps
+  int64_t step = 0;               // since the start of the run
+  int64_t number = 0;             // of the micro-step, from 0
+  int64_t count = 1;              // micro-steps of the step
+  int64_t num_group_samples = 0;  // in all micro-steps of the step, on all ranks
+  int64_t stream = 0;             // number of the random stream: different for each micro-step of a step and each rank
+  int64_t epoch = 0;
 
   bool is_first() const { return number == 0; }
   bool is_last() const { return number + 1 == count; }
@@ -54,6 +60,12 @@ struct MicroStep {
 
 // The number of samples in an optimizer step on all ranks together. Throws OptionError if it is too large.
 int64_t global_batch_size(const PlanOptions& options, int world_size);
+
+// The shape [channels, height, width] of images that are scaled to `size` pixels on the shorter edge.
+std::vector<int64_t> scaled_shape(const std::vector<int64_t>& shape, int64_t size);
+// Throws OptionError naming size_schedule unless training ends after a number of epochs, the sizes and fractions increase, and the sizes
+// are less than the shorter edge of images of `shape` [channels, height, width], each with a target of its own instead of a mask.
+void check_size_schedule(const PlanOptions& options, const std::vector<int64_t>& shape, bool has_masks);
 
 // Throws OptionError if there are too few samples for a batch under drop_last, or if numbers are too large.
 Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_size);

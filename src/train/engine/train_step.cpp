@@ -94,6 +94,16 @@ void NonFiniteGuard::undo() {
 
 namespace {
 
+// The images [N, C, H, W] with a shorter edge of `size` pixels, in the same memory format. Equals
+// torchvision.transforms.v2.functional.resize of tensors, which smooths before it scales down.
+torch::Tensor scale_down(const torch::Tensor& images, int64_t size) {
+  const auto shape = scaled_shape(images.sizes().slice(1).vec(), size);
+  if (images.size(0) == 0) return images.new_empty({0, shape[0], shape[1], shape[2]});
+  // On CPUs, LibTorch scales down images in 16 bits only after a conversion.
+  const auto dtype = at::isReducedFloatingType(images.scalar_type()) ? torch::kFloat32 : images.scalar_type();
+  return at::_upsample_bilinear2d_aa(images.to(dtype), {shape[1], shape[2]}, /*align_corners=*/false).to(images.scalar_type());
+}
+
 // A random stream different from that of the dropout generator.
 constexpr uint64_t kDefaultStream = 1;
 
@@ -197,8 +207,10 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
 
 DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_step) {
   auto copies = parts_.data.train.on_device.copy(batch);
+  const auto& plan = parts_.data.plan;
+  if (const auto size = plan.image_size_in(micro_step.epoch); size > 0) copies.images = scale_down(copies.images, size);
   if (!parts_.data.batch_mixer) return copies;
-  const bool is_unmixed = micro_step.epochs_left && *micro_step.epochs_left <= parts_.data.num_unmixed_epochs;
+  const bool is_unmixed = plan.num_epochs && *plan.num_epochs - micro_step.epoch <= parts_.data.num_unmixed_epochs;
   auto [images, targets] = is_unmixed ? parts_.data.batch_mixer->apply_nothing(copies.images, copies.targets)
                                       : parts_.data.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
   return {std::move(images), std::move(targets)};

@@ -137,6 +137,9 @@ bool TrainingLoop::run_epoch() {
   if (parts_.network.frozen_at_first.end_in(progress.epoch)) {
     parts_.make_data_parallel();
     train_step_.restart();
+  } else if (progress.epoch > 0 && parts_.data.plan.image_size_in(progress.epoch) != parts_.data.plan.image_size_in(progress.epoch - 1)) {
+    // A CUDA graph is recorded for one shape of images.
+    train_step_.restart();
   }
   const int64_t number = progress.epoch + 1;
   if (!train()) return false;

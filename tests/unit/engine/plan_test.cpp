@@ -66,6 +66,20 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 0), 2000);
 }
 
+TEST(Plan, SizesOfImages) {
+  const auto sizes_of = [](int64_t num_epochs) {
+    const auto plan = make_plan({.batch_size = 8, .epochs = num_epochs, .size_schedule = {{16, 0.4}, {24, 0.7}}}, 16, 1);
+    std::vector<int64_t> sizes;
+    for (int64_t epoch = 0; epoch < num_epochs; ++epoch) sizes.push_back(plan.image_size_in(epoch));
+    return sizes;
+  };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes_of(1), Sizes{0});
+  EXPECT_EQ(sizes_of(2), (Sizes{24, 0}));
+  EXPECT_EQ(sizes_of(3), (Sizes{16, 24, 0}));
+  EXPECT_EQ(sizes_of(10), (Sizes{16, 16, 16, 16, 24, 24, 24, 0, 0, 0}));
+}
+
 TEST(Plan, MicroStepsOfAStep) {
   const auto plan = make_plan(options_of(8, std::nullopt, 4, true), 160, 2);  // 10 batches on each rank: groups of 4, 4 and 2
   ASSERT_EQ(plan.steps_per_epoch, 3);

@@ -156,10 +156,12 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
 }
 
 TEST(Ranks, CurvesEqualThoseOfOneProcess) {
-  const std::vector<std::string> groups = {"optimizer.groups=[{parameters: [fc], lr_factor: 4, weight_decay: 0}]"};
-  for (const auto& model : {kResNet, kWithoutNorm, kFrozen}) {
+  using Overrides = std::vector<std::string>;
+  const Overrides groups = {"optimizer.groups=[{parameters: [fc], lr_factor: 4, weight_decay: 0}]"};
+  const Overrides sizes = {"dataset.size_schedule=[{size: 16, until: 0.25}, {size: 24, until: 0.5}]"};
+  for (const auto& [model, overrides] :
+       {std::pair(kResNet, Overrides()), {kResNet, sizes}, {kWithoutNorm, Overrides()}, {kFrozen, groups}}) {
     const auto text = experiment_text(model);
-    const auto overrides = model == kFrozen ? groups : std::vector<std::string>();
     const auto one = testing::train_text(text, overrides);
     ASSERT_EQ(one.events.train.size(), 12U);
     for (const int world_size : {2, 3, 4}) {

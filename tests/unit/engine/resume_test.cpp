@@ -161,6 +161,12 @@ TEST(Resume, WithBatchTransforms) {
   }
 }
 
+TEST(Resume, WithSmallerImagesAtFirst) {
+  for (const int world_size : {1, 2}) {
+    expect_resumes_exactly(world_size, resume_text(kNorm), {"dataset.size_schedule=[{size: 24, until: 0.5}]"}, {3, 8, 12});
+  }
+}
+
 TEST(Resume, WithLocalBatchStatistics) { expect_resumes_exactly(2, resume_text(kNorm), {"distributed.sync_batch_norm=false"}, {3}); }
 
 TEST(Resume, WithAccumulationAndOtherOptimizers) {

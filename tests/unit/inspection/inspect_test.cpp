@@ -228,6 +228,14 @@ TEST(Inspect, EpochsBeforeUnfreezingAreCheaper) {
   EXPECT_FALSE(inspect_text(kFile, kFrozenBackbone).frozen_step_seconds);
 }
 
+TEST(Inspect, EpochsWithSmallerImagesAreCheaper) {
+  const auto found =
+      inspect_text(kFile, {"model={name: resnet20}", "dataset.size_schedule=[{size: 16, until: 0.4}, {size: 24, until: 0.7}]"});
+  EXPECT_THAT(found.problems, IsEmpty());
+  ASSERT_TRUE(found.training_seconds);
+  EXPECT_DOUBLE_EQ(*found.training_seconds, 500 * (0.25 + 0.5625 + 1) * *found.step_seconds);
+}
+
 TEST(Inspect, CountsSamplesThatAreUsedTwice) {
   const auto found = inspect_text(
       kFile, {"dataset={name: synthetic, num_train: 10}", "dataloader.batch_size=2", "dataloader.shards=pad", "dataloader.drop_last=false"},

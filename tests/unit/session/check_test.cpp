@@ -131,6 +131,23 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer epochs"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
+      {{"model={name: resnet20}", "dataset.size_schedule=[{size: 16, until: 0.4}, {size: 24, until: 0.7}]"}, ""},
+      {{"model={name: resnet20}", "dataset.size_schedule=[{size: 16, until: 0.4}]", "training={steps: 3}"},
+       "command line: dataset.size_schedule: needs training.epochs instead of training.steps"},
+      {{"model={name: resnet20}", "dataset.size_schedule=[{size: 24, until: 0.4}, {size: 16, until: 0.7}]"},
+       "command line: dataset.size_schedule: size 16 until 0.7 after size 24 until 0.4 is not an increase of both; increase both from item "
+       "to item"},
+      {{"model={name: resnet20}", "dataset.size_schedule=[{size: 32, until: 0.4}]"},
+       "command line: dataset.size_schedule: 32 pixels are not less than the shorter edge of the images after their transforms, 32; choose "
+       "a smaller size"},
+      {{"dataset.size_schedule=[{size: 24, until: 0.4}]"},
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x24x24 after dataset.size_schedule; change "
+       "these transforms, or choose another network"},
+      {{"model={name: demo_linear}", "dataset.shape=[10]", "dataset.size_schedule=[{size: 24, until: 0.4}]"},
+       "command line: dataset.size_schedule: needs images, but the samples have the shape 10; remove it"},
+      {{"model={name: resnet20, freeze: [backbone]}", "dataset.size_schedule=[{size: 24, until: 0.4}]", "training.cache_features=true"},
+       "command line: dataset.size_schedule: cached features are those of images of one size; remove this key, or set "
+       "training.cache_features: false"},
       {{"loss={name: mse}", "model.num_classes=100"},
        "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
        "such as cross_entropy or bce\ncommand line: model.num_classes: "

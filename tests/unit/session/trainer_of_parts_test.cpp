@@ -296,6 +296,13 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   range("dataloader.batch_size: expected an integer >= 1 or null, not 0", [](auto& chosen) { chosen.plan.batch_size = 0; });
   range("dataloader.global_batch_size: given together with dataloader.batch_size",
         [](auto& chosen) { chosen.plan.global_batch_size = 32; });
+  using Sizes = std::vector<engine::SmallerImages>;
+  range("dataset.size_schedule[0].until: expected a number from 0 to 1 (0 excluded) (1 excluded), not 1",
+        [](auto& chosen) { chosen.plan.size_schedule = Sizes{{.size = 16, .until = 1}}; });
+  range("size_schedule: needs training.epochs instead of training.steps",
+        [](auto& chosen) { chosen.plan.size_schedule = Sizes{{.size = 16, .until = 0.5}}; });
+  range("size_schedule: 64 pixels are not less than the shorter edge",
+        [](auto& chosen) { chosen.plan = {.epochs = 2, .size_schedule = Sizes{{.size = 64, .until = 0.5}}}; });
   range("dataloader.num_workers: expected an integer from 0 to 256", [](auto& chosen) { chosen.loading.num_workers = -1; });
   range("training.max_grad_norm: expected a number > 0 or null, not nan", [](auto& chosen) { chosen.loop.max_grad_norm = NAN; });
   range("training.early_stopping.patience: expected an integer >= 1, not 0",
