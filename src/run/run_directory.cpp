@@ -222,7 +222,7 @@ std::map<std::string, uint64_t> RunDirectory::event_files() const {
   const auto add = [&](const std::filesystem::path& file) {
     std::error_code error;
     const auto size = std::filesystem::file_size(file, error);
-    if (error == std::errc::no_such_file_or_directory) return;
+    if (error && !std::filesystem::exists(file)) return;
     if (error) throw std::filesystem::filesystem_error("cannot read the size of", file, error);
     sizes[file.lexically_relative(path_).string()] = size;
   };
