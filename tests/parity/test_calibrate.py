@@ -93,7 +93,8 @@ class CalibrateTest(unittest.TestCase):
                     return loss
 
                 optimizer.step(closure)
-                self.assertAlmostEqual(result["temperature"], factor.item(), delta=1e-6)
+                # The probabilities are floats. Their rounding changes a temperature in proportion to it.
+                self.assertAlmostEqual(result["temperature"], factor.item(), delta=1e-6 * max(1, factor.item()))
                 self.assertGreater(abs(result["temperature"] - 1), 0.01)
                 # predict uses the stored temperature.
                 after = self.probabilities(*flags)
@@ -155,7 +156,7 @@ class CalibrateTest(unittest.TestCase):
                 self.assertEqual(point, {key: calibrated[key] for key in point})
                 self.assertEqual(set(point), {"temperature", "reject_below", "accuracy", "rejected", "threshold"})
         text = self.trainer("eval", "--checkpoint", self.checkpoint)
-        self.assertRegex(text, r"\nas calibrated, with temperature \d\.\d{4}; 95% intervals in brackets\ncalibration error  \d+\.\d\d%\n"
+        self.assertRegex(text, r"\nas calibrated, with temperature \d+\.\d{4}; 95% intervals in brackets\ncalibration error  \d+\.\d\d%\n"
                                r"class              dent: assigned if its probability is at least [\d.]+; 5\.00% \([\d.]+% to [\d.]+%\) of its images are missed, .*\n"
                                r"rejected           [\d.]+% .* have a probability below 0\.5\naccuracy           .* of the others\n$")
         self.assertNotIn("as calibrated", self.trainer("eval", "--checkpoint", self.checkpoint, "--ema"))

@@ -251,6 +251,8 @@ TEST(TrainerOfParts, TakesOptimizersOfLibtorchSchedulesAndHooks) {
   auto chosen = options();
   chosen.warmup = {};
   chosen.placement.autocast = false;
+  // In float32 the roundings of one update, in which the optimizers differ, grow in 20 steps by a factor that depends on the processor.
+  chosen.placement.dtype = device::FloatType::kFloat64;
   const testing::TemporaryFolder folder;
   auto saved = chosen;
   saved.checkpoint_folder = folder.path();
@@ -271,7 +273,7 @@ TEST(TrainerOfParts, TakesOptimizersOfLibtorchSchedulesAndHooks) {
   trainer.run();
   // The fused updates of the program round differently.
   const auto expected = state_of(trainer.model());
-  for (size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(torch::allclose(state[i], expected[i], 1e-3, 1e-3)) << i;
+  for (size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(torch::allclose(state[i], expected[i], 1e-9, 1e-9)) << i;
 }
 
 TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
