@@ -24,8 +24,8 @@ DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
 # Networks of torchvision, or timm, with their defaults, for the part "torchvision".
-TORCHVISION = ["mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
-               "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "vit_s_16",
+TORCHVISION = ["resnet18", "resnet50", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2",
+               "efficientnet_b3", "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "vit_s_16",
                "efficientnet_lite0", "densenet121", "densenet169", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d", "wide_resnet50_2"]
 TORCHVISION_SIZE = {"image": 224, "batch": 16}
 # The other load of the machine for the part "busy": several trainings, each with Python's default settings.
@@ -123,7 +123,7 @@ def measure_torchvision(options, best, networks):
     size, batch_size = TORCHVISION_SIZE["image"], TORCHVISION_SIZE["batch"]
     frozen = ["--frozen-statistics"] if options.frozen_statistics else []
     peer = {"size": batch_size, "image_size": size, "frozen_statistics": options.frozen_statistics}
-    for network in [name for name in TORCHVISION if name in networks] or TORCHVISION:
+    for network in TORCHVISION if networks == DEFAULT_NETWORKS else [name for name in TORCHVISION if name in networks]:
         resize = f"[resize: {{size: {size}}}]"
         sized = [f"model.image_size={size}", f"dataset.train_transforms={resize}", f"dataset.validation_transforms={resize}"] if network.startswith("vit") else []
         workers = [step_worker(options, network, "resident", "--size", size, *frozen, *sized, size=batch_size),

@@ -56,8 +56,9 @@ def make_images(folder):
     return files
 
 
-def make_checkpoint(name, folder, files):
-    config = (f"experiment: x\nmodel: {{name: {name}, num_classes: 1000}}\ndataset: {{name: image_folder, root: nowhere, validation_transforms: [resize: {{size: 256}}, "
+def make_checkpoint(name, folder, files, resizes=True):
+    resize = "resize: {size: 256}, " if resizes else ""
+    config = (f"experiment: x\nmodel: {{name: {name}, num_classes: 1000}}\ndataset: {{name: image_folder, root: nowhere, validation_transforms: [{resize}"
               f"center_crop: {{size: 224}}, normalize: {{mean: {list(MEAN)}, std: {list(STD)}}}]}}\ntraining: {{epochs: 1}}\nruntime: {{device: cpu}}\n"
               "amp: {enabled: false}\n")
     if name.startswith("efficientnet_lite"):

@@ -53,7 +53,7 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
       "optimizer: {{name: sgd, lr: 0.01, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\ntraining: {{epochs: 1}}\n",
       options.network, options.data, options.batch_size);
   auto overrides = options.overrides;
-  if (options.network == "resnet18") overrides.push_back("model.stem=cifar");
+  if (options.network == "resnet18" && options.image_size == 32) overrides.push_back("model.stem=cifar");
   if (options.network == "vgg16_bn") overrides.push_back("model.head=cifar");
   static const auto registries = recipe::all_registries();
   return config::load_text(text, "bench", overrides, registries);

@@ -40,7 +40,8 @@ def make_network(options):
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    network = NETWORKS[options.network]() if options.network in NETWORKS else torchvision_network(options.network, options.image_size)
+    is_small = options.network in NETWORKS and options.image_size == 32
+    network = NETWORKS[options.network]() if is_small else torchvision_network(options.network, options.image_size)
     return network.to(memory_format=torch.channels_last) if options.channels_last else network
 
 
