@@ -65,9 +65,14 @@ torch::Tensor InvertedResidual::forward(const torch::Tensor& x) {
     y = nn::convolve_normalise_twice(layer[0].get<ConvNorm>().layers(), layer[1].get<ConvNorm>().layers(), x);
     layer += 2;
   }
-  const auto projection = layers_->end() - (lists_projection_ ? 2 : 0);
-  for (; layer != projection; ++layer) y = layer->forward(y);
-  if (lists_projection_) y = nn::convolve_normalise(layer[0].get<nn::Conv2d>(), layer[1].get<nn::BatchNorm2d>(), y, nn::Activation::kNone);
+  const auto last = layers_->end() - (lists_projection_ ? 2 : 1);
+  for (; layer != last; ++layer) y = layer->forward(y);
+  const auto projection = lists_projection_ ? nn::NormalisedConvolution{last[0].get<nn::Conv2d>(), last[1].get<nn::BatchNorm2d>()}
+                                            : last[0].get<ConvNorm>().layers();
+  if (is_residual_ && !is_training() && projection.activation == nn::Activation::kNone) {
+    return nn::convolve_normalise(projection.convolution, projection.norm, y, nn::Activation::kNone, x);
+  }
+  y = projection.forward(y);
   return is_residual_ ? drop_path_->forward(y) + x : y;
 }
 

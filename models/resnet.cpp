@@ -34,9 +34,10 @@ struct ResNetOptions : ClassifierOptions {
 };
 
 // The shortcut if the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.
-torch::nn::Sequential make_downsample(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) {
+std::shared_ptr<ConvNorm> make_downsample(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) {
   if (stride == 1 && in_channels == out_channels) return nullptr;
-  return torch::nn::Sequential(nn::conv1x1(in_channels, out_channels, stride), norm(out_channels));
+  const ConvNormOptions options{.kernel_size = 1, .stride = stride, .activation = nn::Activation::kNone};
+  return std::make_shared<ConvNorm>(in_channels, out_channels, options, norm);
 }
 
 // The groups of a bottleneck's 3×3 convolution; `width` is the number of channels per group for `channels` = 64.
@@ -68,7 +69,7 @@ class BasicBlock : public torch::nn::Module {
  private:
   std::shared_ptr<nn::Conv2d> conv1_, conv2_;
   nn::BatchNormPtr bn1_, bn2_;
-  torch::nn::Sequential downsample_;
+  std::shared_ptr<ConvNorm> downsample_;
 };
 
 class Bottleneck : public torch::nn::Module {
@@ -99,7 +100,7 @@ class Bottleneck : public torch::nn::Module {
  private:
   std::shared_ptr<nn::Conv2d> conv1_, conv2_, conv3_;
   nn::BatchNormPtr bn1_, bn2_, bn3_;
-  torch::nn::Sequential downsample_;
+  std::shared_ptr<ConvNorm> downsample_;
 };
 
 using BlocksPerStage = std::array<int64_t, 4>;

@@ -5,6 +5,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,10 +21,10 @@
 namespace trainer::nn {
 
 namespace convolution {
-class FixedConvolution;
 enum class Tile : int64_t;
 }  // namespace convolution
 enum class FusedActivation;
+class FixedConvolution;
 struct NormalisedConvolution;
 namespace fused_norm {
 class GpuKernels;
@@ -154,7 +155,8 @@ class Conv2d : public torch::nn::Module {
   void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
   // From now on the weights of this layer and of the normalisation that convolve_normalise() applies after it do not change, so that it
-  // prepares them once for evaluation. The layer must not be used by several threads at once then.
+  // prepares them once for evaluation, and uses Winograd's algorithm only for at least 32 tiles. The layer must not be used by several
+  // threads at once then.
   void fix_weights() { has_fixed_weights_ = true; }
 
   // The tile of Winograd's algorithm for this input, which under autocast must already have autocast's type; empty: LibTorch's convolution
@@ -175,7 +177,9 @@ class Conv2d : public torch::nn::Module {
 
   std::optional<convolution::Tile> largest_tile_;
   bool has_fixed_weights_ = false;
-  std::shared_ptr<const convolution::FixedConvolution> fixed_;  // with the normalisation; made when it is first needed
+  // With the normalisation; made when they are first needed: by another algorithm than Winograd's, and by that.
+  std::array<std::shared_ptr<const FixedConvolution>, 2> fixed_;
+  std::shared_ptr<const FixedConvolution> fixed_alone_;  // without a normalisation
   int64_t stride_;
   int64_t padding_;
   int64_t groups_;
@@ -199,7 +203,7 @@ inline torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& n
 struct NormalisedConvolution {
   Conv2d& convolution;
   BatchNorm2d& norm;
-  Activation activation;
+  Activation activation = Activation::kNone;
 
   torch::Tensor forward(const torch::Tensor& x) const { return convolve_normalise(convolution, norm, x, activation); }
 };

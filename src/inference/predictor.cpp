@@ -48,10 +48,6 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   }
 }
 
-// Winograd's algorithm first transforms the weights. In a resnet18 this pays off for batches of about five images of 224 x 224 pixels or
-// more; smaller images need larger batches.
-constexpr int64_t kImagesForWinograd = 8;
-
 data::BatchLayout layout_of(const device::Placement& placement) {
   return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
 }
@@ -64,10 +60,7 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
       point_(read_operating_point(file, description.source, averaged, samples_)),
-      reader_(samples_, description.transforms, layout_of(placement_)),
-      chooses_convolution_(description.placement.convolution == device::ConvolutionChoice::kAuto &&
-                           placement_.convolution == device::ConvolutionChoice::kWinograd4) {
-  if (chooses_convolution_) placement_.convolution = device::ConvolutionChoice::kDirect;
+      reader_(samples_, description.transforms, layout_of(placement_)) {
   place_model(*model_, placement_);
   // Again, because the network was made in float32.
   if (placement_.dtype == torch::kFloat64) load_weights(file, description.source, averaged, *model_);
@@ -90,10 +83,6 @@ torch::Tensor Predictor::make_batch(int64_t num_images) const {
 Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
   auto* const backbone_model = backbone();
   if (with_features && backbone_model == nullptr) throw std::logic_error("the network does not provide the features before its last layer");
-  if (const bool pays = images.size(0) >= kImagesForWinograd; chooses_convolution_ && pays != uses_winograd_) {
-    nn::use_winograd(*model_, pays ? std::optional(nn::convolution::Tile::k4) : std::nullopt);
-    uses_winograd_ = pays;
-  }
   const torch::InferenceMode inference;
   const amp::AutocastGuard autocast(placement_.device.type(), placement_.autocast_dtype);
   Outputs outputs;

@@ -100,9 +100,8 @@ class Predictor {
 
   // Returns a batch of inputs that are all 0, in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
-  // Computes the outputs of a batch from make_batch(). If runtime.convolution is auto, a batch of fewer than eight images uses direct
-  // convolutions. Throws std::logic_error if features are requested that the network does not provide, and UsageError if the outputs have
-  // another shape than expected.
+  // Computes the outputs of a batch from make_batch(). Throws std::logic_error if features are requested that the network does not provide,
+  // and UsageError if the outputs have another shape than expected.
   Outputs compute(const torch::Tensor& images, bool with_features);
   // Returns the `num_best` most probable classes or the numbers of each file. The files form one batch and are read by up to `num_threads`
   // threads.
@@ -118,8 +117,6 @@ class Predictor {
   task::TestTimeAugmentation tta_;
   OperatingPoint point_;
   ImageReader reader_;
-  bool chooses_convolution_;  // whether the size of each batch determines the convolution algorithm
-  bool uses_winograd_ = false;
 };
 
 }  // namespace trainer::inference

@@ -8,6 +8,8 @@ namespace trainer::nn {
 // The kernels of this module need a number of channels that is a multiple of kChannels, because they compute whole vectors of channels.
 inline constexpr int64_t kChannels = 8;
 
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Element types for the kernels in this module, which do not use LibTorch.
 
 struct BFloat16 {
@@ -18,7 +20,7 @@ struct BFloat16 {
 template <class S>
 using Computed = std::conditional_t<std::is_same_v<S, BFloat16>, float, S>;
 
-// The activations that fused kernels compute; with an added residual or on a GPU only the first two.
+// The activations that fused kernels compute, the first ones of nn::Activation; with an added residual or on a GPU only the first two.
 enum class FusedActivation { kNone, kRelu, kRelu6, kHardswish, kSilu };
 
 }  // namespace trainer::nn

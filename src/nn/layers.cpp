@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "nn/convolution/convolution.h"
-#include "nn/convolution/fixed_convolution.h"
+#include "nn/fixed_convolution.h"
 #include "nn/fused_norm/fused_norm.h"
 #include "trainer/nn.h"
 
@@ -31,6 +31,13 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& input) {
+  if (largest_tile_ && has_fixed_weights_ && !at::GradMode::is_enabled() && FixedConvolution::supports(input)) {
+    const auto tile = winograd_tile(input);
+    if (!fixed_alone_ || fixed_alone_->tile() != tile) {
+      fixed_alone_ = std::make_shared<const FixedConvolution>(input, weight, bias, stride_, padding_, groups_, tile);
+    }
+    return observed(*this, fixed_alone_->run(input, FusedActivation::kNone, /*residual=*/{}));
+  }
   return observed(*this, compute(largest_tile_ ? in_autocast_type(input) : input, weight, bias));
 }
 
@@ -47,7 +54,13 @@ torch::Tensor Conv2d::compute(const torch::Tensor& x, const torch::Tensor& w, co
 
 std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
   if (!largest_tile_ || groups_ != 1 || stride_ != 1 || padding_ != 1) return std::nullopt;
-  return convolution::fastest_tile(x, weight, *largest_tile_);
+  const auto tile = convolution::fastest_tile(x, weight, *largest_tile_);
+  // Predictions are often of one image. Of few tiles the algorithm reads more transformed weights than it saves multiplications.
+  constexpr int64_t kFewestTiles = 32;
+  const auto has_few_tiles = [&] {
+    return x.size(0) * convolution::tiles_along(x.size(2), *tile) * convolution::tiles_along(x.size(3), *tile) < kFewestTiles;
+  };
+  return tile && has_fixed_weights_ && has_few_tiles() ? std::nullopt : tile;
 }
 
 torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, Activation activation,
@@ -61,9 +74,15 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
   const auto input = in_autocast_type(x);
   const auto tensors = {x, residual, convolution.weight, convolution.bias, norm.weight, norm.bias};
   const bool needs_gradients = at::GradMode::is_enabled() && std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
-  const auto tile = activation == Activation::kRelu && !needs_gradients ? convolution.winograd_tile(input) : std::nullopt;
-  if (!tile && !convolution::FixedConvolution::supports(input)) return separately();
-  if (!tile && !needs_gradients && convolution.fixed_) return convolution.fixed_->run(input, activation, residual);
+  const bool can_use_tiles = !needs_gradients && (activation == Activation::kRelu || activation == Activation::kNone);
+  const auto tile = can_use_tiles ? convolution.winograd_tile(input) : std::nullopt;
+  if (!tile && !FixedConvolution::supports(input)) return separately();
+  const auto run_fixed = [&](const FixedConvolution& fixed) {
+    const auto fused = fused_norm::fused_activation(activation, /*on_gpu=*/false);
+    return fused ? fixed.run(input, *fused, residual) : activate(fixed.run(input, FusedActivation::kNone, residual), activation);
+  };
+  auto& kept = convolution.fixed_.at(tile ? 1 : 0);
+  if (!needs_gradients && kept && kept->tile() == tile) return run_fixed(*kept);
   const auto [weight, bias] = norm.fold(convolution.weight, convolution.bias);
   if (needs_gradients) {
     auto y = convolution.compute(x, weight, bias);
@@ -72,11 +91,10 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
     // Unlike relu6_(), the gradient of hardtanh_() needs only the result.
     return activation == Activation::kRelu6 ? at::hardtanh_(y, 0, 6) : activate(y, activation);
   }
-  if (tile) return convolution::convolve_without_gradients(input, weight, {.bias = bias, .residual = residual, .relu = true}, *tile);
-  const auto fixed = std::make_shared<const convolution::FixedConvolution>(input, weight, bias, convolution.stride_, convolution.padding_,
-                                                                           convolution.groups_);
-  if (convolution.has_fixed_weights_) convolution.fixed_ = fixed;
-  return fixed->run(input, activation, residual);
+  const auto fixed =
+      std::make_shared<const FixedConvolution>(input, weight, bias, convolution.stride_, convolution.padding_, convolution.groups_, tile);
+  if (convolution.has_fixed_weights_) kept = fixed;
+  return run_fixed(*fixed);
 }
 
 torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise, const torch::Tensor& x) {

@@ -30,19 +30,20 @@ void RuntimeSection::describe(KeyTable& keys) {
       "convolution", convolution, kConvolutionChoices,
       {.doc = "Algorithm of 3×3 convolutions with stride 1 on a CPU: direct, or Winograd's algorithm with tiles of 2×2 (winograd2) or 4×4 "
               "(winograd4) in those layers that it makes faster. auto: winograd4, but direct with bfloat16 autocast on a processor with "
-              "AMX, and for predictions of fewer than eight images at once. Except with direct, the weights' gradient of strided 3×3 "
-              "convolutions and both gradients of depthwise convolutions are this program's too. Compared with direct, rounding errors in "
-              "usual networks are as "
-              "large with winograd2, and three to six times larger with winograd4; they are relative to the largest nearby values, so the "
+              "AMX. Predictions use direct in layers for which a batch has fewer than 32 tiles. Except with direct, the weights' gradient "
+              "of strided 3×3 convolutions and both gradients of depthwise convolutions are this program's too. Compared with direct, "
+              "rounding errors in usual networks are as large with winograd2, and three to six times larger with winograd4; they are "
+              "relative to the largest nearby values, so the "
               "relative error of a much smaller value has no bound. direct is always used on a GPU, with float64, with float16, without "
               "channels_last and with deterministic."});
-  keys.add_choice("fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
-                  {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation and the following "
-                          "ReLU (also with the addition of a residual between them), ReLU6, hardswish or SiLU are one operator, in "
-                          "training also with a depthwise convolution between two of them, and normalisation by running statistics is "
-                          "part of the convolution before it; on: on a "
-                          "GPU in channels_last too, but only with a ReLU, and not with float64 (its kernels "
-                          "have never run on a real GPU); off: LibTorch's separate operators are used."});
+  keys.add_choice(
+      "fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
+      {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation and the following "
+              "ReLU (also with the addition of a residual between them), ReLU6, hardswish or SiLU are one operator, in "
+              "training also with a depthwise convolution between two of them, and normalisation by running statistics is "
+              "part of the convolution before it, in float32 and without gradients computed by this program's kernels; on: on a "
+              "GPU in channels_last too, but only with a ReLU, and not with float64 (its kernels "
+              "have never run on a real GPU); off: LibTorch's separate operators are used."});
   keys.add_choice("cuda_graph", cuda_graph,
                   {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
                   {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "

@@ -33,8 +33,6 @@ torch::Tensor strided_weight_gradient(const torch::Tensor& x, const torch::Tenso
   return gradient;
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // More tiles reuse the transformed weights more often; fewer tiles keep the transformed images in the cache.
 int64_t most_tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
 
@@ -73,32 +71,45 @@ Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight, int64_t stri
           .stride = stride};
 }
 
-// Computes the output of a convolution of `shape`. If `is_reversed`, this is the input gradient of another convolution, to which `weight`
-// belongs.
-torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, const Shape& shape, bool is_reversed,
-                  Tile tile) {
+// The transformed weight for convolve_tiles(). `shape` and `is_reversed` as there.
+torch::Tensor transform(const torch::Tensor& weight, const Shape& shape, bool is_reversed, Tile tile) {
+  auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, weight.options());
+  AT_DISPATCH_FLOATING_TYPES(weight.scalar_type(), "transform_winograd_weight", [&] {
+    const auto* given = weight.const_data_ptr<scalar_t>();
+    auto* result = transformed.data_ptr<scalar_t>();
+    parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
+      kernels<scalar_t>(tile).transform_weights(shape, given, is_reversed, result, begin * kChannels, end * kChannels);
+    });
+  });
+  return transformed;
+}
+
+// Computes the output of a convolution of `shape`, which, if the weight was transformed with `is_reversed`, is the input gradient of
+// another convolution, to which the weight belongs.
+torch::Tensor convolve_tiles(const torch::Tensor& x, const torch::Tensor& transformed, const Addends& addends, const Shape& shape,
+                             Tile tile) {
   RECORD_FUNCTION("trainer::winograd_convolution", c10::ArrayRef<const c10::IValue>{});
   auto output = at::empty({shape.num_images, shape.out_channels, shape.height, shape.width}, x.options(), kLayout);
-  const auto transformed = at::empty({num_positions(tile) * shape.in_channels * shape.out_channels}, weight.options());
   const int64_t count = num_tiles(shape, tile);
   const int64_t block = balanced_block(count, shape.in_channels);
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     using T = Computed<S>;
     const auto* input = values_of<S>(x);
-    const auto* given = values_of<T>(weight);
+    const auto* weights = values_of<T>(transformed);
     const auto functions = kernels<S>(tile);
     const Epilogue<S> epilogue{values_of<T>(addends.bias), values_of<S>(addends.residual), addends.relu};
-    auto* weights = mutable_values_of<T>(transformed);
     auto* result = mutable_values_of<S>(output);
-    parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
-      functions.transform_weights(shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
-    });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
       auto* workspace = thread_memory<T>(convolve_workspace(tile, shape, block));
       functions.convolve(shape, input, weights, epilogue, result, i * block, std::min((i + 1) * block, count), workspace);
     });
   });
   return output;
+}
+
+torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, const Shape& shape, bool is_reversed,
+                  Tile tile) {
+  return convolve_tiles(x, transform(weight, shape, is_reversed, tile), addends, shape, tile);
 }
 
 // The number of values in a block of transformed tiles, input and output gradient together.
@@ -338,12 +349,22 @@ torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, cons
   return apply(x, weight, bias, /*stride=*/1, static_cast<int64_t>(tile));
 }
 
-torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
-  check(supports(x, weight), x, weight);
-  const torch::NoGradGuard no_grad;
+torch::Tensor transformed_weight(const torch::Tensor& weight, Tile tile) {
+  const Shape shape{.in_channels = weight.size(1), .out_channels = weight.size(0)};
+  return transform(weight.contiguous(kLayout), shape, /*is_reversed=*/false, tile);
+}
+
+torch::Tensor convolve_transformed(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
+  const int64_t out_channels = weight.numel() / (num_positions(tile) * x.size(1));
+  const Shape shape{.num_images = x.size(0),
+                    .height = x.size(2),
+                    .width = x.size(3),
+                    .in_channels = x.size(1),
+                    .out_channels = out_channels,
+                    .stride = 1};
   const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
                       addends.relu};
-  return run(x.contiguous(kLayout), weight.contiguous(kLayout), dense, shape_of(x, weight), /*is_reversed=*/false, tile);
+  return convolve_tiles(x.contiguous(kLayout), weight, dense, shape, tile);
 }
 
 bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding, int64_t groups) {

@@ -55,7 +55,10 @@ struct Addends {
   bool relu = false;
 };
 
-// Computes the convolution plus the addends, then the ReLU if `addends.relu`, as one operator without gradients.
-torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile);
+// The weight [out, in, 3, 3] in the form and order of convolve_transformed(), which has 1.8 times as many values with tiles of 2×2, 4 times
+// as many with 4×4.
+torch::Tensor transformed_weight(const torch::Tensor& weight, Tile tile);
+// convolve() plus the addends, then the ReLU if `addends.relu`, as one operator without gradients.
+torch::Tensor convolve_transformed(const torch::Tensor& x, const torch::Tensor& transformed_weight, const Addends& addends, Tile tile);
 
 }  // namespace trainer::nn::convolution

@@ -49,10 +49,19 @@ HWY_INLINE void for_each_line(const Planes& all, const T* a, const T* b, const A
   }
 }
 
-// Computes kRows rows × kVectors vectors of c = a · b, or c += a · b if kAdds. a(r, 0) is at a[r * a_row], c(r, j) at c[r * c_row + j].
-template <int kRows, int kVectors, bool kAdds, class D, class Steps, class T = hn::TFromD<D>>
+// What happens to a sum before it is stored.
+struct NoFinish {
+  template <class D, class V, class T>
+  HWY_INLINE V operator()(D /*tag*/, V sum, int /*vector*/, const T* /*to*/) const {
+    return sum;
+  }
+};
+
+// Computes kRows rows × kVectors vectors of c = finish(a · b), or of c = finish(c + a · b) if kAdds. a(r, 0) is at a[r * a_row], c(r, j) at
+// c[r * c_row + j].
+template <int kRows, int kVectors, bool kAdds, class D, class Steps, class T = hn::TFromD<D>, class Finish>
 HWY_INLINE void multiply_block(D tag, const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT b, T* HWY_RESTRICT c, int64_t c_row,
-                               const Steps& steps) {
+                               const Steps& steps, const Finish& finish) {
   using V = hn::Vec<D>;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
   V sums[kRows * kVectors];
@@ -72,18 +81,25 @@ HWY_INLINE void multiply_block(D tag, const T* HWY_RESTRICT a, int64_t a_row, co
     }
   });
   TRAINER_UNROLL for (int r = 0; r < kRows; ++r) {
-    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r * kVectors + v], tag, c + r * c_row + v * kLanes);
+    TRAINER_UNROLL for (int v = 0; v < kVectors; ++v) {
+      T* const to = c + r * c_row + v * kLanes;
+      hn::StoreU(finish(tag, sums[r * kVectors + v], v, to), tag, to);
+    }
   }
 }
 
 // The same for any number of rows.
-template <int kVectors, bool kAdds, int kRows = kMaxRows, class D, class Steps, class T = hn::TFromD<D>>
-HWY_INLINE void multiply_rows(D tag, int64_t num_rows, const T* a, int64_t a_row, const T* b, T* c, int64_t c_row, const Steps& steps) {
-  for (; num_rows >= kRows; num_rows -= kRows, a += kRows * a_row, c += kRows * c_row) {
-    multiply_block<kRows, kVectors, kAdds>(tag, a, a_row, b, c, c_row, steps);
+template <int kVectors, bool kAdds, int kRows = kMaxRows, class D, class Steps, class T = hn::TFromD<D>, class Finish = NoFinish>
+HWY_INLINE void multiply_rows(D tag, int64_t num_rows, const T* a, int64_t a_row, const T* b, T* c, int64_t c_row, const Steps& steps,
+                              const Finish& finish = {}) {
+  constexpr int kFewer = kRows > 8 ? 8 : kRows - 1;
+  // Two blocks of similar size are faster than a full one and one of few rows, whose sums wait for each other.
+  const auto is_full = [&] { return num_rows >= kRows && (kRows <= 8 || num_rows == kRows || num_rows > 2 * kFewer); };
+  for (; is_full(); num_rows -= kRows, a += kRows * a_row, c += kRows * c_row) {
+    multiply_block<kRows, kVectors, kAdds>(tag, a, a_row, b, c, c_row, steps, finish);
   }
   if constexpr (kRows > 1) {
-    if (num_rows > 0) multiply_rows<kVectors, kAdds, (kRows > 6 ? 6 : kRows - 1)>(tag, num_rows, a, a_row, b, c, c_row, steps);
+    if (num_rows > 0) multiply_rows<kVectors, kAdds, kFewer>(tag, num_rows, a, a_row, b, c, c_row, steps, finish);
   }
 }
 

@@ -248,20 +248,9 @@ Folded fold(const torch::Tensor& weight, const torch::Tensor& bias, const Layer&
 }
 
 std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu) {
-  switch (activation) {
-    case Activation::kNone:
-      return FusedActivation::kNone;
-    case Activation::kRelu:
-      return FusedActivation::kRelu;
-    case Activation::kRelu6:
-      return on_gpu ? std::nullopt : std::optional(FusedActivation::kRelu6);
-    case Activation::kHardswish:
-      return on_gpu ? std::nullopt : std::optional(FusedActivation::kHardswish);
-    case Activation::kSilu:
-      return on_gpu ? std::nullopt : std::optional(FusedActivation::kSilu);
-    default:
-      return std::nullopt;
-  }
+  static_assert(static_cast<int>(Activation::kSilu) == static_cast<int>(FusedActivation::kSilu), "FusedActivation begins like Activation");
+  const auto last = on_gpu ? Activation::kRelu : Activation::kSilu;
+  return activation <= last ? std::optional(static_cast<FusedActivation>(activation)) : std::nullopt;
 }
 
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, FusedActivation activation) {

@@ -106,14 +106,37 @@ HWY_INLINE V positive_or_zero(D tag, V value) {
   return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
 }
 
+// e to the power of value, for values from -87; infinite from 89 on. About twice as fast as Highway's function, which has a larger range.
+template <class D, class V>
+HWY_INLINE V power_of_e(D tag, V value) {
+  if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
+    return hn::Exp(tag, value);
+  } else {
+    // The coefficients are those of expf in the Cephes library (S. Moshier).
+    const auto set = [tag](float number) { return hn::Set(tag, number); };
+    const auto exponent = hn::Round(hn::Mul(value, set(1.44269504F)));
+    const auto rest = hn::NegMulAdd(exponent, set(-2.12194440e-4F), hn::NegMulAdd(exponent, set(0.693359375F), value));
+    auto sum = hn::MulAdd(set(1.9875691500e-4F), rest, set(1.3981999507e-3F));
+    for (const float factor : {8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
+      sum = hn::MulAdd(sum, rest, set(factor));
+    }
+    const auto fraction = hn::MulAdd(hn::Mul(rest, rest), sum, hn::Add(rest, set(1)));
+    const hn::RebindToSigned<D> integers;
+    const auto bits = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(integers, exponent), hn::Set(integers, 127)));
+    return hn::Mul(fraction, hn::BitCast(tag, bits));
+  }
+}
+
 template <class D, class V>
 HWY_INLINE V sigmoid(D tag, V value) {
   using T = hn::TFromD<D>;
+  constexpr bool is_float = sizeof(T) == sizeof(float);
   const auto one = hn::Set(tag, 1);
-  // Highway's function is not defined for larger values.
-  const auto largest = hn::Set(tag, static_cast<T>(sizeof(T) == sizeof(float) ? 104 : 706));
+  const auto most = hn::Set(tag, static_cast<T>(is_float ? 89 : 706));
+  const auto least = hn::Set(tag, static_cast<T>(is_float ? -87 : -706));
   const auto negative = hn::Neg(value);
-  return hn::Div(one, hn::Add(one, hn::Exp(tag, hn::IfThenElse(hn::Gt(negative, largest), largest, negative))));
+  const auto bounded = hn::IfThenElse(hn::Lt(negative, least), least, hn::IfThenElse(hn::Gt(negative, most), most, negative));
+  return hn::Div(one, hn::Add(one, power_of_e(tag, bounded)));
 }
 
 template <FusedActivation kActivation, class D, class V>

@@ -157,6 +157,56 @@ TEST(Layers, FixedWeightsGiveTheSameInEvaluation) {
   }
 }
 
+TEST(Layers, FixedWeightsGiveWhatFloat64GivesWithAnyNumberOfThreads) {
+  struct Case {
+    FoldedCase layer;
+    int64_t batch, size;
+  };
+  // Whole and half vectors of channels; images that are larger and smaller than the weight, so that threads divide either; rows of one and
+  // of several blocks.
+  const std::vector<Case> cases = {{{16, 96, 1, {}}, 1, 25},
+                                   {{40, 56, 1, {}}, 3, 7},
+                                   {{72, 136, 1, {}}, 1, 5},
+                                   {{16, 72, 1, {.stride = 2}}, 2, 14},
+                                   {{3, 40, 3, {.padding = 1}}, 2, 14},
+                                   {{24, 136, 3, {.padding = 1}}, 1, 4},
+                                   {{8, 16, 3, {.stride = 2, .padding = 1}}, 3, 29},
+                                   {{3, 64, 7, {.stride = 2, .padding = 3, .bias = true}}, 2, 32},
+                                   {{32, 32, 3, {.padding = 1}}, 1, 28},
+                                   {{24, 24, 3, {.padding = 1, .groups = 24}}, 2, 13}};
+  torch::manual_seed(1);
+  const torch::NoGradGuard no_grad;
+  const int num_threads = at::get_num_threads();
+  for (const auto& [layer, batch, size] : cases) {
+    auto convolution = layer.convolution();
+    convolution.fix_weights();
+    auto norm = layer.norm();
+    const auto x = layer.input(batch, size);
+    const auto double_of = [](const torch::Tensor& t) { return t.defined() ? t.to(torch::kFloat64) : t; };
+    auto y = at::conv2d(double_of(x), double_of(convolution.weight), double_of(convolution.bias), layer.options.stride,
+                        layer.options.padding, 1, layer.options.groups);
+    y = at::batch_norm(y, double_of(norm.weight), double_of(norm.bias), double_of(norm.running_mean), double_of(norm.running_var), false, 0,
+                       1e-5, false);
+    for (const auto activation : {Activation::kNone, Activation::kRelu, Activation::kRelu6, Activation::kSilu, Activation::kHardswish}) {
+      for (const bool adds : {false, true}) {
+        if (adds && activation != Activation::kNone && activation != Activation::kRelu) continue;
+        const auto residual = adds ? at::randn_like(y).to(torch::kFloat32) : torch::Tensor();
+        const auto expected = activate(adds ? y + residual : y, activation);
+        const auto where =
+            c10::str("kernel ", layer.kernel, ", size ", size, ", activation ", static_cast<int>(activation), ", residual ", adds);
+        const auto actual = convolve_normalise(convolution, norm, x, activation, residual);
+        const double bound = convolution.winograd_tile(x) ? 3e-5 : 3e-6;
+        EXPECT_LE((actual - expected).abs().max().item<double>(), bound * expected.abs().max().item<double>()) << where;
+        for (const int threads : {1, 3}) {
+          at::set_num_threads(threads);
+          EXPECT_TRUE(convolve_normalise(convolution, norm, x, activation, residual).equal(actual)) << where << ", threads " << threads;
+        }
+        at::set_num_threads(num_threads);
+      }
+    }
+  }
+}
+
 TEST(Layers, FrozenStatisticsGiveTheGradientsOfSeparateLayers) {
   torch::manual_seed(1);
   for (const auto& c : kFoldedCases) {
