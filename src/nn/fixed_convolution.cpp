@@ -83,7 +83,8 @@ FixedConvolution::FixedConvolution(const Tensor& x, const Tensor& weight, const 
       kernel_(weight.size(2)),
       tile_(tile),
       bias_(bias.defined() ? bias : at::zeros({weight.size(0)}, weight.options())),
-      identity_(at::stack({at::ones_like(bias_), at::zeros_like(bias_)})),
+      ones_(at::ones_like(bias_)),
+      zeros_(at::zeros_like(bias_)),
       stride_{stride, stride},
       padding_{padding, padding},
       groups_(groups) {
@@ -159,7 +160,7 @@ Tensor FixedConvolution::run_direct(const Tensor& x, FusedActivation activation,
   const bool is_bounded = activation != FusedActivation::kSilu && activation != FusedActivation::kHardswish;
   const auto activate_lines = [&](const Range& lines) {
     const int64_t pixels = (lines.end - lines.begin) * pixels_per_line;
-    if (!is_bounded) activate_in_place(y, lines.begin * pixels_per_line, pixels, identity_[0], identity_[1], activation);
+    if (!is_bounded) activate_in_place(y, lines.begin * pixels_per_line, pixels, ones_, zeros_, activation);
   };
   const int64_t num_threads = at::get_num_threads();
   const auto for_each_part = [&](int64_t count, const auto& act) {
@@ -212,7 +213,7 @@ Tensor FixedConvolution::run_depthwise(const Tensor& x, FusedActivation activati
         depthwise(shape, values_of<float>(x, image * in_image), values_of<float>(weight_), mutable_values_of<float>(y, result), rows.begin,
                   rows.end);
         const int64_t first_pixel = (image * shape.out_height() + rows.begin) * shape.out_width();
-        activate_in_place(y, first_pixel, (rows.end - rows.begin) * shape.out_width(), identity_[0], bias_, activation, residual);
+        activate_in_place(y, first_pixel, (rows.end - rows.begin) * shape.out_width(), ones_, bias_, activation, residual);
       });
     }
   });

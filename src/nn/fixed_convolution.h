@@ -37,9 +37,9 @@ class FixedConvolution {
   Kind kind_ = Kind::kOneDnn;
   int64_t out_channels_, kernel_;
   std::optional<convolution::Tile> tile_;
-  torch::Tensor weight_;    // in the kind's order
-  torch::Tensor bias_;      // [out]
-  torch::Tensor identity_;  // [2, out]: the scale 1 and the shift 0
+  torch::Tensor weight_;        // in the kind's order
+  torch::Tensor bias_;          // [out]
+  torch::Tensor ones_, zeros_;  // [out]: a scale and a shift that change nothing
   std::array<int64_t, 2> stride_, padding_;
   int64_t groups_;
 };
