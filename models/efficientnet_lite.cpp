@@ -16,28 +16,6 @@ namespace {
 
 constexpr nn::BatchNormOptions kLiteNorm{.eps = 0.001, .momentum = 0.01};
 
-// A convolution with a stride and TensorFlow's padding SAME.
-class SameConv2d : public nn::Conv2d {
- public:
-  SameConv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, int64_t stride, int64_t groups)
-      : Conv2d(in_channels, out_channels, kernel_size, {.stride = stride, .groups = groups}), kernel_size_(kernel_size), stride_(stride) {}
-
-  torch::Tensor forward(const torch::Tensor& x) { return Conv2d::forward(padded(x)); }
-
- private:
-  // The smaller half of the padding is at the top and the left.
-  torch::Tensor padded(const torch::Tensor& x) const {
-    const auto total = [&](int64_t size) {
-      return std::max<int64_t>((((size + stride_ - 1) / stride_) - 1) * stride_ + kernel_size_ - size, 0);
-    };
-    const auto rows = total(x.size(2));
-    const auto columns = total(x.size(3));
-    return at::constant_pad_nd(x, {columns / 2, columns - columns / 2, rows / 2, rows - rows / 2});
-  }
-
-  int64_t kernel_size_, stride_;
-};
-
 struct SameConvolution {
   int64_t in_channels, out_channels;
   int64_t kernel_size = 1, stride = 1, groups = 1;
@@ -46,13 +24,10 @@ struct SameConvolution {
 // Adds the convolution, its normalisation and a ReLU6, whose names end with `name` and `number`.
 void add_same_convolution(LayerChain& chain, const std::string& name, const std::string& number, const SameConvolution& c,
                           const nn::NormFactory& norm, bool has_relu = true) {
-  if (c.stride == 1) {
-    const nn::Conv2dOptions options{.padding = c.kernel_size / 2, .groups = c.groups};
-    chain.add(name, torch::nn::AnyModule(std::make_shared<nn::Conv2d>(c.in_channels, c.out_channels, c.kernel_size, options)));
-  } else {
-    const auto convolution = std::make_shared<SameConv2d>(c.in_channels, c.out_channels, c.kernel_size, c.stride, c.groups);
-    chain.add(name, torch::nn::AnyModule(convolution));
-  }
+  // With stride 1, both paddings are the same.
+  const nn::Conv2dOptions options{
+      .stride = c.stride, .padding = c.stride == 1 ? c.kernel_size / 2 : 0, .groups = c.groups, .same_padding = c.stride > 1};
+  chain.add(name, torch::nn::AnyModule(std::make_shared<nn::Conv2d>(c.in_channels, c.out_channels, c.kernel_size, options)));
   chain.add("_bn" + number, torch::nn::AnyModule(norm(c.out_channels, kLiteNorm)));
   if (has_relu) chain.add("_relu" + number, torch::nn::AnyModule(std::make_shared<ActivationLayer>(nn::Activation::kRelu6)));
 }

@@ -13,12 +13,16 @@ std::shared_ptr<nn::Conv2d> depthwise(int64_t channels, int64_t stride) {
   return std::make_shared<nn::Conv2d>(channels, channels, 3, nn::Conv2dOptions{.stride = stride, .padding = 1, .groups = channels});
 }
 
-// Interleaves the channels of both halves.
-torch::Tensor shuffle_channels(const torch::Tensor& x) {
-  const auto half = x.size(1) / 2;
-  if (x.suggest_memory_format() != torch::MemoryFormat::ChannelsLast) return x.unflatten(1, {2, half}).transpose(1, 2).flatten(1, 2);
+// The channels of a and b in turns, which is torchvision's shuffling of both in one copy.
+torch::Tensor interleave_channels(const torch::Tensor& a, const torch::Tensor& b) {
+  const auto in_turns = [](const torch::Tensor& first, const torch::Tensor& second, int64_t dimension) {
+    const auto pair = [&](const torch::Tensor& x) { return x.unflatten(dimension, {x.size(dimension), 1}); };
+    return at::cat({pair(first), pair(second)}, dimension + 1).flatten(dimension, dimension + 1);
+  };
+  if (b.suggest_memory_format() != torch::MemoryFormat::ChannelsLast) return in_turns(a, b, 1);
   // Permuting to NHWC, the order in memory, makes the result channels_last too.
-  return x.permute({0, 2, 3, 1}).unflatten(3, {2, half}).transpose(3, 4).flatten(3, 4).permute({0, 3, 1, 2});
+  const auto rows_of = [](const torch::Tensor& x) { return x.permute({0, 2, 3, 1}); };
+  return in_turns(rows_of(a), rows_of(b), 3).permute({0, 3, 1, 2});
 }
 
 // With stride 1, the first half of the channels passes unchanged, and the second half is convolved. With a larger stride, each half of the
@@ -44,9 +48,9 @@ class ShuffleBlock : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
+    if (is_strided_) return interleave_channels(branch1_->forward(x), branch2_->forward(x));
     const auto half = x.size(1) / 2;
-    const auto first = branch1_->forward(is_strided_ ? x : x.slice(1, 0, half));
-    return shuffle_channels(at::cat({first, branch2_->forward(is_strided_ ? x : x.slice(1, half))}, 1));
+    return interleave_channels(x.slice(1, 0, half), branch2_->forward(x.slice(1, half)));
   }
 
  private:

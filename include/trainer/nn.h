@@ -22,6 +22,7 @@ namespace trainer::nn {
 
 namespace convolution {
 enum class Tile : int64_t;
+struct Padding;
 }  // namespace convolution
 enum class FusedActivation;
 class FixedConvolution;
@@ -141,6 +142,8 @@ struct Conv2dOptions {
   int64_t padding = 0;
   int64_t groups = 1;  // equal to the number of channels: a depthwise convolution
   bool bias = false;
+  // TensorFlow's padding SAME in place of `padding`: so much that all strides of the input count, the smaller half at the top and the left.
+  bool same_padding = false;
 };
 
 // torch.nn.Conv2d with a square kernel and zero padding. Its parameters are not initialised: see default_uniform_ and init_convolutions_
@@ -172,7 +175,10 @@ class Conv2d : public torch::nn::Module {
   friend torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise,
                                                 const torch::Tensor& x);
   bool uses_depthwise_kernels() const { return largest_tile_ && groups_ == weight.size(0) && !bias.defined(); }
-  // forward() with another weight and bias.
+  convolution::Padding padding_of(const torch::Tensor& x) const;
+  // x with TensorFlow's padding SAME, or x itself.
+  torch::Tensor padded(const torch::Tensor& x) const;
+  // forward() of a padded input with another weight and bias.
   torch::Tensor compute(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) const;
 
   std::optional<convolution::Tile> largest_tile_;
@@ -183,6 +189,7 @@ class Conv2d : public torch::nn::Module {
   int64_t stride_;
   int64_t padding_;
   int64_t groups_;
+  bool has_same_padding_;
 };
 
 // The two convolutions of residual networks, without bias; conv3x3 pads by 1.

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// WideTag has the widest vectors in use. The size of a NarrowTag vector divides every supported number of channels.
+// WideTag has the widest vectors in use. The size of a NarrowTag vector divides kChannels.
 template <class T>
 using WideTag = hn::CappedTag<T, 2 * kChannels>;
 template <class T>
@@ -25,13 +25,13 @@ constexpr int64_t kWideLanes = static_cast<int64_t>(hn::MaxLanes(WideTag<T>()));
 template <class T>
 constexpr int64_t kNarrowLanes = static_cast<int64_t>(hn::MaxLanes(NarrowTag<T>()));
 
-// Calls act(tag, first channel) for each vector of channels.
-template <class T, class Act>
+// Calls act(tag, first channel) for vectors of channels that cover a multiple of kFewest channels.
+template <class T, int64_t kFewest = kFewestChannels, int64_t kMost = kWideLanes<T>, class Act>
 HWY_INLINE void for_each_vector(int64_t num_channels, const Act& act) {
   int64_t channel = 0;
-  for (; channel + kWideLanes<T> <= num_channels; channel += kWideLanes<T>) act(WideTag<T>(), channel);
-  if constexpr (kNarrowLanes<T> < kWideLanes<T>) {
-    for (; channel < num_channels; channel += kNarrowLanes<T>) act(NarrowTag<T>(), channel);
+  for (; channel + kMost <= num_channels; channel += kMost) act(hn::CappedTag<T, kMost>(), channel);
+  if constexpr (kMost > kFewest) {
+    for_each_vector<T, kFewest, kMost / 2>(num_channels - channel, [&](auto tag, int64_t rest) { act(tag, channel + rest); });
   }
 }
 

@@ -5,8 +5,10 @@
 
 namespace trainer::nn {
 
-// The kernels of this module need a number of channels that is a multiple of kChannels, because they compute whole vectors of channels.
+// The kernels of this module compute whole vectors of channels. Those of convolutions with a single group need a number of channels that is
+// a multiple of kChannels, those of normalisation and of depthwise convolutions a multiple of kFewestChannels.
 inline constexpr int64_t kChannels = 8;
+inline constexpr int64_t kFewestChannels = 2;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -196,24 +196,23 @@ Tensor FixedConvolution::run_direct(const Tensor& x, FusedActivation activation,
 
 Tensor FixedConvolution::run_depthwise(const Tensor& x, FusedActivation activation, const Tensor& residual) const {
   RECORD_FUNCTION("trainer::depthwise_convolution", c10::ArrayRef<const c10::IValue>{});
-  const DepthwiseShape shape{
-      .height = x.size(2), .width = x.size(3), .channels = out_channels_, .kernel = kernel_, .stride = stride_[0], .padding = padding_[0]};
-  auto y = at::empty({x.size(0), out_channels_, shape.out_height(), shape.out_width()}, x.options(), kFixedLayout);
+  const auto shape = convolution::depthwise_shape(x, kernel_, stride_[0], padding_[0]);
+  auto y = at::empty({x.size(0), out_channels_, shape.out_height, shape.out_width}, x.options(), kFixedLayout);
   constexpr int64_t kMostRowsAtOnce = 4;
   const int64_t num_threads = at::get_num_threads();
-  const int64_t rows_at_once = std::clamp<int64_t>(x.size(0) * shape.out_height() / num_threads, 1, kMostRowsAtOnce);
+  const int64_t rows_at_once = std::clamp<int64_t>(x.size(0) * shape.out_height / num_threads, 1, kMostRowsAtOnce);
   const DepthwiseBlocks blocks(shape, x.size(0), rows_at_once, num_threads);
   const auto depthwise = convolution::depthwise_kernels<float>().output;
   const int64_t in_image = shape.height * shape.width * shape.channels;
-  const int64_t out_row = shape.out_width() * shape.channels;
+  const int64_t out_row = shape.out_width * shape.channels;
   parallel_for(0, blocks.num_parts, 1, [&](int64_t first, int64_t last) {
     for (int64_t part = first; part < last; ++part) {
       blocks.for_each(part, [&](int64_t image, const Range& rows) {
-        const int64_t result = image * shape.out_height() * out_row;
+        const int64_t result = image * shape.out_height * out_row;
         depthwise(shape, values_of<float>(x, image * in_image), values_of<float>(weight_), mutable_values_of<float>(y, result), rows.begin,
                   rows.end);
-        const int64_t first_pixel = (image * shape.out_height() + rows.begin) * shape.out_width();
-        activate_in_place(y, first_pixel, (rows.end - rows.begin) * shape.out_width(), ones_, bias_, activation, residual);
+        const int64_t first_pixel = (image * shape.out_height + rows.begin) * shape.out_width;
+        activate_in_place(y, first_pixel, (rows.end - rows.begin) * shape.out_width, ones_, bias_, activation, residual);
       });
     }
   });

@@ -25,12 +25,27 @@ torch::Tensor in_autocast_type(const torch::Tensor& x) {
 }  // namespace
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options)
-    : stride_(options.stride), padding_(options.padding), groups_(options.groups) {
+    : stride_(options.stride), padding_(options.padding), groups_(options.groups), has_same_padding_(options.same_padding) {
   weight = register_parameter("weight", torch::empty({out_channels, in_channels / groups_, kernel_size, kernel_size}));
   if (options.bias) bias = register_parameter("bias", torch::empty({out_channels}));
 }
 
-torch::Tensor Conv2d::forward(const torch::Tensor& input) {
+convolution::Padding Conv2d::padding_of(const torch::Tensor& x) const {
+  if (!has_same_padding_) return padding_;
+  const auto total = [&](int64_t size) { return std::max<int64_t>((ceil_div(size, stride_) - 1) * stride_ + weight.size(2) - size, 0); };
+  const auto rows = total(x.size(2));
+  const auto columns = total(x.size(3));
+  return {rows / 2, columns / 2, rows - rows / 2, columns - columns / 2};
+}
+
+torch::Tensor Conv2d::padded(const torch::Tensor& x) const {
+  if (!has_same_padding_) return x;
+  const auto padding = padding_of(x);
+  return at::constant_pad_nd(x, {padding.left, padding.right, padding.top, padding.bottom});
+}
+
+torch::Tensor Conv2d::forward(const torch::Tensor& given) {
+  const auto input = padded(given);
   if (largest_tile_ && has_fixed_weights_ && !at::GradMode::is_enabled() && FixedConvolution::supports(input)) {
     const auto tile = winograd_tile(input);
     if (!fixed_alone_ || fixed_alone_->tile() != tile) {
@@ -71,7 +86,7 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
     return activation == Activation::kRelu ? norm.forward_relu(y, residual) : norm.forward(y) + residual;
   };
   if (!norm.uses_fused_operator() || norm.is_training() || LayerObserver::current() != nullptr) return separately();
-  const auto input = in_autocast_type(x);
+  const auto input = convolution.padded(in_autocast_type(x));
   const auto tensors = {x, residual, convolution.weight, convolution.bias, norm.weight, norm.bias};
   const bool needs_gradients = at::GradMode::is_enabled() && std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
   const bool can_use_tiles = !needs_gradients && (activation == Activation::kRelu || activation == Activation::kNone);
@@ -85,7 +100,7 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
   if (!needs_gradients && kept && kept->tile() == tile) return run_fixed(*kept);
   const auto [weight, bias] = norm.fold(convolution.weight, convolution.bias);
   if (needs_gradients) {
-    auto y = convolution.compute(x, weight, bias);
+    auto y = convolution.compute(input, weight, bias);
     if (residual.defined()) y = y.add_(residual);
     if (activation == Activation::kRelu) return y.relu_();
     // Unlike relu6_(), the gradient of hardtanh_() needs only the result.
@@ -112,7 +127,7 @@ torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const
                                          .first_activation = *first_activation,
                                          .weight = used_weight(depthwise.convolution.weight),
                                          .stride = depthwise.convolution.stride_,
-                                         .padding = depthwise.convolution.padding_,
+                                         .padding = depthwise.convolution.padding_of(y),
                                          .second = depthwise.norm.layer_for_batch(),
                                          .second_activation = *second_activation};
   if (!fused_norm::supports(y, block)) return depthwise.forward(first.norm.forward_activated(y, first.activation));

@@ -115,7 +115,7 @@ torch::Tensor SqueezeExcitation::scale_of(const torch::Tensor& averages) {
 torch::Tensor SqueezeExcitation::forward(const torch::Tensor& x) {
   const auto computed = computed_type(x.scalar_type());
   const bool is_possible = x.is_cpu() && (computed == torch::kFloat32 || computed == torch::kFloat64) && x.numel() > 0 &&
-                           x.size(1) % kChannels == 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast);
+                           x.size(1) % kFewestChannels == 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast);
   if (!is_fused_ || !is_possible || !at::GradMode::is_enabled() || !x.requires_grad()) {
     return x * scale_of(at::adaptive_avg_pool2d(x, {1, 1}));
   }

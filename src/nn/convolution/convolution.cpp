@@ -247,7 +247,7 @@ DepthwiseResult differentiate_depthwise(const torch::Tensor& x, const torch::Ten
     const auto gradients = depthwise_kernels<S>();
     const auto add_rows = [&](int64_t part, int64_t image, const Range& rows) {
       const int64_t in_image = image * shape.height * shape.width * shape.channels;
-      const auto* given = values_of<S>(dy, image * shape.out_height() * shape.out_width() * shape.channels);
+      const auto* given = values_of<S>(dy, image * shape.out_height * shape.out_width * shape.channels);
       if (needs_weight) {
         const int64_t of_part = part * num_taps * shape.channels;
         gradients.weight_gradient(shape, values_of<S>(x, in_image), given, mutable_values_of<T>(row_sums, of_part),
@@ -281,7 +281,7 @@ class Depthwise : public torch::autograd::Function<Depthwise> {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
     const auto& weight = saved[1];
-    const auto shape = depthwise_shape(x, weight, context->saved_data["stride"].toInt(), context->saved_data["padding"].toInt());
+    const auto shape = depthwise_shape(x, weight.size(2), context->saved_data["stride"].toInt(), context->saved_data["padding"].toInt());
     const auto dy = output_gradients[0].contiguous(kLayout);
     const auto [dx, dw] = differentiate_depthwise(x, dy, weight, shape, context->needs_input_grad(0), context->needs_input_grad(1));
     return {dx, dw, bias_gradient(*context, dy, weight), torch::Tensor(), torch::Tensor()};
@@ -300,8 +300,16 @@ void check(bool is_supported, const torch::Tensor& x, const torch::Tensor& weigh
 
 }  // namespace
 
-DepthwiseShape depthwise_shape(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding) {
-  return {.height = x.size(2), .width = x.size(3), .channels = x.size(1), .kernel = weight.size(2), .stride = stride, .padding = padding};
+DepthwiseShape depthwise_shape(const torch::Tensor& x, int64_t kernel, int64_t stride, const Padding& padding) {
+  return {.height = x.size(2),
+          .width = x.size(3),
+          .channels = x.size(1),
+          .kernel = kernel,
+          .stride = stride,
+          .padding = padding.top,
+          .column_padding = padding.left,
+          .out_height = (x.size(2) + padding.top + padding.bottom - kernel) / stride + 1,
+          .out_width = (x.size(3) + padding.left + padding.right - kernel) / stride + 1};
 }
 
 torch::Tensor depthwise_taps(const torch::Tensor& weight, torch::ScalarType dtype) { return weight.to(dtype).flatten(1).t().contiguous(); }
@@ -367,14 +375,15 @@ torch::Tensor convolve_transformed(const torch::Tensor& x, const torch::Tensor& 
   return convolve_tiles(x.contiguous(kLayout), weight, dense, shape, tile);
 }
 
-bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding, int64_t groups) {
+bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, const Padding& padding, int64_t groups) {
   const auto computed = computed_type(x.scalar_type());
   const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
   const int64_t kernel = weight.size(2);
   // LibTorch's gradients do not need the images in channels_last.
   return x.is_cpu() && is_possible_type && x.dim() == 4 && x.is_contiguous(kLayout) && groups == x.size(1) && groups == weight.size(0) &&
-         groups % kChannels == 0 && weight.size(3) == kernel && (kernel == 3 || kernel == 5 || kernel == 7) &&
-         (stride == 1 || stride == 2) && padding < kernel && x.size(2) + 2 * padding >= kernel && x.size(3) + 2 * padding >= kernel;
+         groups % kFewestChannels == 0 && weight.size(3) == kernel && (kernel == 3 || kernel == 5 || kernel == 7) &&
+         (stride == 1 || stride == 2) && std::max({padding.top, padding.left, padding.bottom, padding.right}) < kernel &&
+         x.size(2) + padding.top + padding.bottom >= kernel && x.size(3) + padding.left + padding.right >= kernel;
 }
 
 torch::Tensor convolve_depthwise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride,

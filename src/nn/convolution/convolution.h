@@ -21,8 +21,8 @@ bool supports(const torch::Tensor& x, const torch::Tensor& weight, int64_t strid
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride);
 
 // Whether convolve_depthwise() supports these arguments: float32, float64 or bfloat16 on the CPU; a kernel of 3×3, 5×5 or 7×7 for each
-// channel; a number of channels that is a multiple of kChannels.
-bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding, int64_t groups);
+// channel; a number of channels that is a multiple of kFewestChannels.
+bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, const Padding& padding, int64_t groups);
 
 // at::conv2d(x, weight, bias, stride, padding, /*dilation=*/1, /*groups=*/channels), with faster gradients of x and of the weight. `x`:
 // [N, channels, H, W] in channels_last; `weight`: [channels, 1, kernel, kernel]; `bias`: [channels], or undefined. Sums of rows of the
@@ -30,7 +30,7 @@ bool supports_depthwise(const torch::Tensor& x, const torch::Tensor& weight, int
 torch::Tensor convolve_depthwise(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride,
                                  int64_t padding);
 
-DepthwiseShape depthwise_shape(const torch::Tensor& x, const torch::Tensor& weight, int64_t stride, int64_t padding);
+DepthwiseShape depthwise_shape(const torch::Tensor& x, int64_t kernel, int64_t stride, const Padding& padding);
 // The weight of a depthwise convolution in the order of DepthwiseKernels::output, [kernel * kernel, channels].
 torch::Tensor depthwise_taps(const torch::Tensor& weight, torch::ScalarType dtype);
 // The same for DepthwiseKernels::input_gradient.

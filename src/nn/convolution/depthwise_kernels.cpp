@@ -28,9 +28,9 @@ inline Range column_taps(const DepthwiseShape& shape, int64_t x) {
 
 // The output's columns for which all columns of the kernel are inside the image.
 inline Range inner_columns(const DepthwiseShape& shape) {
-  const int64_t begin = std::min((shape.column_padding + shape.stride - 1) / shape.stride, shape.out_width());
+  const int64_t begin = std::min((shape.column_padding + shape.stride - 1) / shape.stride, shape.out_width);
   const int64_t room = shape.width - shape.kernel + shape.column_padding;
-  return {begin, std::clamp(room < 0 ? 0 : room / shape.stride + 1, begin, shape.out_width())};
+  return {begin, std::clamp(room < 0 ? 0 : room / shape.stride + 1, begin, shape.out_width)};
 }
 
 }  // namespace trainer::nn::convolution
@@ -82,7 +82,7 @@ HWY_INLINE void output_tile(const DepthwiseShape& shape, const S* input, const C
       }
     }
     for (int64_t r = 0; r < kRows; ++r) {
-      for (int64_t i = 0; i < kColumns; ++i) store(sums[r][i], tag, output + ((y + r) * shape.out_width() + x + i) * shape.channels + c);
+      for (int64_t i = 0; i < kColumns; ++i) store(sums[r][i], tag, output + ((y + r) * shape.out_width + x + i) * shape.channels + c);
     }
   });
 }
@@ -121,18 +121,17 @@ void output_rows(const DepthwiseShape& shape, const S* input, const Computed<S>*
       }
       output_tile<kKernel, kStride, 1, kColumns>(shape, input, weight, output, y, x, rows, kAll);
     }
-    for (int64_t x = inner.end; x < shape.out_width(); ++x) one(x);
+    for (int64_t x = inner.end; x < shape.out_width; ++x) one(x);
     y += count;
   }
 }
 
-// The rows or columns of the kernel that the input's row or column `position` meets in an output of `out_size`: every stride-th from
-// `begin`.
-template <int64_t kStride>
-HWY_INLINE Range taps_of_input(const DepthwiseShape& shape, int64_t position, int64_t out_size) {
-  const int64_t last = position + shape.padding;
+// The rows or columns of the kernel that the input's row or column `last`, counted with the padding, meets in an output of `out_size`:
+// every stride-th from `begin`.
+template <int64_t kKernel, int64_t kStride>
+HWY_INLINE Range taps_of_input(int64_t last, int64_t out_size) {
   const int64_t least = std::max<int64_t>(0, last - (out_size - 1) * kStride);
-  return {least + (last - least) % kStride, std::min(shape.kernel, last + 1)};
+  return {least + (last - least) % kStride, std::min(kKernel, last + 1)};
 }
 
 template <int64_t kKernel, int64_t kStride, class S>
@@ -140,26 +139,28 @@ void input_gradient_rows(const DepthwiseShape& shape, const S* output_gradient, 
                          int64_t end) {
   if constexpr (kStride == 1) {
     // A convolution of the output's gradient with the turned kernel.
-    const DepthwiseShape turned{.height = shape.out_height(),
-                                .width = shape.out_width(),
+    const DepthwiseShape turned{.height = shape.out_height,
+                                .width = shape.out_width,
                                 .channels = shape.channels,
                                 .kernel = kKernel,
                                 .stride = 1,
                                 .padding = kKernel - 1 - shape.padding,
-                                .column_padding = kKernel - 1 - shape.column_padding};
+                                .column_padding = kKernel - 1 - shape.column_padding,
+                                .out_height = shape.height,
+                                .out_width = shape.width};
     return output_rows<kKernel, 1>(turned, output_gradient, weight, gradient, begin, end);
   }
-  const int64_t out_width = shape.out_width();
+  const int64_t out_width = shape.out_width;
   for (int64_t y = begin; y < end; ++y) {
-    const auto rows = taps_of_input<kStride>(shape, y, shape.out_height());
+    const auto rows = taps_of_input<kKernel, kStride>(y + shape.padding, shape.out_height);
     for (int64_t x = 0; x < shape.width; ++x) {
-      const auto columns = taps_of_input<kStride>(shape, x, out_width);
+      const auto columns = taps_of_input<kKernel, kStride>(x + shape.column_padding, out_width);
       for_each_vector<Computed<S>>(shape.channels, [&](auto tag, int64_t c) {
         auto sum = hn::Zero(tag);
         for (int64_t row = rows.begin; row < rows.end; row += kStride) {
           const int64_t line = (y + shape.padding - row) / kStride * out_width;
           for (int64_t column = columns.begin; column < columns.end; column += kStride) {
-            const int64_t from = (line + (x + shape.padding - column) / kStride) * shape.channels + c;
+            const int64_t from = (line + (x + shape.column_padding - column) / kStride) * shape.channels + c;
             sum =
                 hn::MulAdd(load(tag, output_gradient + from), hn::LoadU(tag, weight + (row * kKernel + column) * shape.channels + c), sum);
           }
@@ -216,7 +217,7 @@ void weight_gradient_rows(const DepthwiseShape& shape, const S* input, const S* 
   for (int64_t y = begin; y < end; ++y) {
     std::fill_n(workspace, kSums * shape.channels, T(0));
     const auto rows = row_taps(shape, y);
-    const S* const given = output_gradient + y * shape.out_width() * shape.channels;
+    const S* const given = output_gradient + y * shape.out_width * shape.channels;
     const int64_t first = ((y * kStride - shape.padding) * shape.width - shape.column_padding) * shape.channels;
     const auto add_one = [&](int64_t x) {
       const auto columns = column_taps(shape, x);
@@ -245,7 +246,7 @@ void weight_gradient_rows(const DepthwiseShape& shape, const S* input, const S* 
         for (int64_t row = rows.begin; row < rows.end; ++row) add(std::integral_constant<int64_t, 1>(), row);
       });
     }
-    for (int64_t x = inner.end; x < shape.out_width(); ++x) add_one(x);
+    for (int64_t x = inner.end; x < shape.out_width; ++x) add_one(x);
     for (int64_t i = 0; i < kSums * shape.channels; ++i) gradient[i] += workspace[i];
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Depthwise convolutions (each channel has a kernel of its own) and their gradients by the direct algorithm, for one image. Tensors are
-// dense and channels_last: [height][width][channels], with a number of channels that is a multiple of kChannels. This file does not include
-// LibTorch, so that only these loops are compiled for each instruction set.
+// dense and channels_last: [height][width][channels], with a number of channels that is a multiple of kFewestChannels. This file does not
+// include LibTorch, so that only these loops are compiled for each instruction set.
 //
 // S is the type of the tensors: float, double or BFloat16. Weights have the type Computed<S>.
 
@@ -16,20 +16,25 @@ struct Range {
   int64_t begin, end;
 };
 
+// Rows and columns of zeros around an image.
+struct Padding {
+  constexpr Padding(int64_t all) : Padding(all, all, all, all) {}  // NOLINT(google-explicit-constructor)
+  constexpr Padding(int64_t above, int64_t before, int64_t below, int64_t after) : top(above), left(before), bottom(below), right(after) {}
+  int64_t top, left, bottom, right;
+};
+
 struct DepthwiseShape {
   int64_t height, width, channels;
-  int64_t kernel;   // height and width: 3, 5 or 7
-  int64_t stride;   // 1 or 2
-  int64_t padding;  // of the rows; less than `kernel`
-  int64_t column_padding = padding;
-
-  int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
-  int64_t out_width() const { return (width + 2 * column_padding - kernel) / stride + 1; }
+  int64_t kernel;                 // height and width: 3, 5 or 7
+  int64_t stride;                 // 1 or 2
+  int64_t padding;                // rows of zeros above the image; less than `kernel`
+  int64_t column_padding;         // columns of zeros at the left; less than `kernel`
+  int64_t out_height, out_width;  // those for which there is enough padding below and at the right
 
   // Divides the rows of the input among those of the output, for gradients of the input that are computed with blocks of rows of the
   // output.
   Range share_of_input(const Range& output_rows) const {
-    const auto first = [&](int64_t row) { return row == out_height() ? height : std::min(row * stride, height); };
+    const auto first = [&](int64_t row) { return row == out_height ? height : std::min(row * stride, height); };
     return {first(output_rows.begin), first(output_rows.end)};
   }
 };
@@ -40,7 +45,7 @@ struct DepthwiseBlocks {
 
   DepthwiseBlocks(const DepthwiseShape& shape, int64_t images, int64_t rows, int64_t num_threads)
       : num_images(images),
-        out_height(shape.out_height()),
+        out_height(shape.out_height),
         rows_at_once(rows),
         num_parts(std::clamp<int64_t>(images * out_height / rows, 1, num_threads)) {}
 

@@ -110,8 +110,8 @@ HWY_INLINE void for_each_column_block(int64_t num_columns, const Act& act) {
   for (; column + 2 * kWideLanes<T> <= num_columns; column += 2 * kWideLanes<T>) {
     act(WideTag<T>(), std::integral_constant<int, 2>(), column);
   }
-  for_each_vector<T>(num_columns - column,
-                     [&](auto tag, int64_t channel) { act(tag, std::integral_constant<int, 1>(), column + channel); });
+  for_each_vector<T, kChannels>(num_columns - column,
+                                [&](auto tag, int64_t channel) { act(tag, std::integral_constant<int, 1>(), column + channel); });
 }
 
 }  // namespace trainer::nn::convolution::HWY_NAMESPACE

@@ -81,7 +81,7 @@ HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, con
 template <int kTile, class S, class T = Computed<S>>
 HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const S* input, const Place& place, T* values, int64_t plane) {
   constexpr int kSide = kTile + 2;
-  for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+  for_each_vector<T, kChannels>(num_channels, [&](auto tag, int64_t channel) {
     using V = hn::Vec<decltype(tag)>;
     V d[kSide * kSide];
     V u[kSide * kSide];
@@ -97,7 +97,7 @@ template <int kTile, class S, class T = Computed<S>>
 HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, const S* gradient, const Place& place, T* values,
                                    int64_t plane) {
   constexpr int kSide = kTile + 2;
-  for_each_vector<T>(num_channels, [&](auto tag, int64_t channel) {
+  for_each_vector<T, kChannels>(num_channels, [&](auto tag, int64_t channel) {
     using V = hn::Vec<decltype(tag)>;
     V y[kTile * kTile];
     V u[kSide * kTile];
@@ -270,7 +270,7 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
   const int64_t plane = shape.out_channels * num_in;
   const auto& matrix = Algorithm<kTile>::kWeights;
   for (int64_t out = begin; out < end; ++out) {
-    for_each_vector<T>(num_in, [&](auto tag, int64_t in) {
+    for_each_vector<T, kChannels>(num_in, [&](auto tag, int64_t in) {
       using V = hn::Vec<decltype(tag)>;
       const auto set = [&](double value) { return hn::Set(tag, static_cast<T>(value)); };
       V u[kSide * kSide];

@@ -29,7 +29,7 @@ Range input_rows_of(const DepthwiseShape& shape, const Range& output) {
 Range output_rows_of(const DepthwiseShape& shape, const Range& input) {
   const int64_t first = std::max<int64_t>(0, input.begin + shape.padding - shape.kernel + shape.stride) / shape.stride;
   const int64_t end = (input.end - 1 + shape.padding) / shape.stride + 1;
-  return {std::min(first, shape.out_height()), std::min(end, shape.out_height())};
+  return {std::min(first, shape.out_height), std::min(end, shape.out_height)};
 }
 
 // Neighbouring rows of an image that is computed row by row.
@@ -75,7 +75,7 @@ DepthwiseBlocks blocks_of(const DepthwiseShape& shape, int64_t num_images) {
 // The shape of a convolution whose input has columns of zeros at both sides.
 DepthwiseShape with_padded_columns(const DepthwiseShape& shape) {
   auto padded = shape;
-  padded.width += 2 * shape.padding;
+  padded.width = std::max(shape.column_padding + shape.width, (shape.out_width - 1) * shape.stride + shape.kernel);
   padded.column_padding = 0;
   return padded;
 }
@@ -89,18 +89,19 @@ class ActivatedRows {
       : shape_(shape),
         operation_(operation),
         normalise_(kernels<S>().normalise),
-        window_((shape.width + 2 * shape.padding) * shape.channels, most_rows * shape.stride + shape.kernel) {}
+        padded_row_(with_padded_columns(shape).width * shape.channels),
+        window_(padded_row_, most_rows * shape.stride + shape.kernel) {}
 
   // Moves to the rows that `rows` of the output depend on, forward in the same image. Returns the position of row 0. `image`: before the
   // normalisation.
   const S* move_to(const Range& rows, const S* image) {
-    const int64_t zeros = shape_.padding * shape_.channels;
+    const int64_t zeros = shape_.column_padding * shape_.channels;
     const int64_t values = shape_.width * shape_.channels;
     return window_.move_to(input_rows_of(shape_, rows), [&](int64_t row, int64_t num_rows, S* to) {
-      for (; num_rows > 0; --num_rows, ++row, to += values + 2 * zeros) {
+      for (; num_rows > 0; --num_rows, ++row, to += padded_row_) {
         std::fill_n(to, zeros, S());
         normalise_(operation_, image + row * values, nullptr, to + zeros, shape_.width, shape_.channels);
-        std::fill_n(to + zeros + values, zeros, S());
+        std::fill_n(to + zeros + values, padded_row_ - zeros - values, S());
       }
     });
   }
@@ -110,6 +111,7 @@ class ActivatedRows {
   const DepthwiseShape shape_;
   const Operation<Computed<S>> operation_;
   decltype(Kernels<S>::normalise) normalise_;
+  int64_t padded_row_;
   RowWindow<S> window_;
 };
 
@@ -121,7 +123,7 @@ struct Convolved {
 // The convolution of activation(x * scale + shift).
 Convolved convolve(const torch::Tensor& x, const ScaleAndShift& affine, FusedActivation activation, const torch::Tensor& weight,
                    const DepthwiseShape& shape) {
-  const auto y = at::empty({x.size(0), shape.channels, shape.out_height(), shape.out_width()}, x.options(), kBlockLayout);
+  const auto y = at::empty({x.size(0), shape.channels, shape.out_height, shape.out_width}, x.options(), kBlockLayout);
   const auto taps = convolution::depthwise_taps(weight, affine.scale.scalar_type());
   const int64_t channels = shape.channels;
   torch::Tensor each;
@@ -129,7 +131,7 @@ Convolved convolve(const torch::Tensor& x, const ScaleAndShift& affine, FusedAct
     const auto blocks = blocks_of<S>(shape, x.size(0));
     const auto depthwise = convolution::depthwise_kernels<S>();
     const auto padded = with_padded_columns(shape);
-    const int64_t out_row = shape.out_width() * channels;
+    const int64_t out_row = shape.out_width * channels;
     each = at::zeros({blocks.num_parts, 2 * channels + 1}, torch::kFloat64);
     parallel_for(0, blocks.num_parts, 1, [&](int64_t first, int64_t last) {
       ActivatedRows<S> activated(shape, operation_of<S>(affine, activation), blocks.rows_at_once);
@@ -141,9 +143,9 @@ Convolved convolve(const torch::Tensor& x, const ScaleAndShift& affine, FusedAct
         blocks.for_each(part, [&](int64_t image, const Range& rows) {
           if (rows.begin == 0) activated.begin_image();
           const S* const inputs = activated.move_to(rows, values_of<S>(x, image * shape.height * shape.width * channels));
-          S* const result = mutable_values_of<S>(y, image * shape.out_height() * out_row);
+          S* const result = mutable_values_of<S>(y, image * shape.out_height * out_row);
           depthwise.output(padded, inputs, values_of<Computed<S>>(taps), result, rows.begin, rows.end);
-          const int64_t num_values = (rows.end - rows.begin) * shape.out_width();
+          const int64_t num_values = (rows.end - rows.begin) * shape.out_width;
           kernels<S>().moments(result + rows.begin * out_row, num_values, channels, count, mean, squares);
           count += num_values;
         });
@@ -180,7 +182,7 @@ InnerGradients differentiate(const torch::Tensor& dy, const Forward& first, cons
     const auto of_second = operation_of<S>(second.statistics.affine, second.activation);
     const auto padded = with_padded_columns(shape);
     const int64_t in_row = shape.width * channels;
-    const int64_t out_row = shape.out_width() * channels;
+    const int64_t out_row = shape.out_width * channels;
     sums = at::zeros({blocks.num_parts, 2, channels}, torch::kFloat64);
     weight_sums = at::zeros({blocks.num_parts, num_taps, channels}, torch::kFloat64);
     parallel_for(0, blocks.num_parts, 1, [&](int64_t begin, int64_t end) {
@@ -200,12 +202,12 @@ InnerGradients differentiate(const torch::Tensor& dy, const Forward& first, cons
           const auto inputs = shape.share_of_input(rows);
           const auto needed = output_rows_of(shape, inputs);
           const int64_t in_image = image * shape.height * in_row;
-          const int64_t out_image = image * shape.out_height() * out_row;
+          const int64_t out_image = image * shape.out_height * out_row;
           const S* const gradients = gradient_rows.move_to(
               {std::min(needed.begin, rows.begin), std::max(needed.end, rows.end)}, [&](int64_t row, int64_t num_rows, S* to) {
                 const int64_t at = out_image + row * out_row;
                 norm.input_gradient(of_second, values_of<S>(dy, at), values_of<S>(second.x, at), of_second.scale, values_of<T>(factors.x),
-                                    values_of<T>(factors.constant), to, num_rows * shape.out_width(), channels);
+                                    values_of<T>(factors.constant), to, num_rows * shape.out_width, channels);
               });
           const S* const activated = activated_rows.move_to(rows, values_of<S>(x, in_image));
           depthwise.weight_gradient(padded, activated, gradients, workspace.data(), weight_sum, rows.begin, rows.end);
@@ -238,7 +240,7 @@ class NormaliseDepthwise : public torch::autograd::Function<NormaliseDepthwise> 
                                const torch::Tensor& /*second_bias*/, const DepthwiseBlock& block) {
     RECORD_FUNCTION("trainer::normalise_depthwise", c10::ArrayRef<const c10::IValue>{});
     const auto first = joined_statistics(local_moments(x), x.sizes(), block.first);
-    const auto shape = convolution::depthwise_shape(x, weight, block.stride, block.padding);
+    const auto shape = convolution::depthwise_shape(x, weight.size(2), block.stride, block.padding);
     const auto [y, moments] = convolve(x, first.affine, block.first_activation, weight, shape);
     const auto second = joined_statistics(moments, y.sizes(), block.second);
     auto z = at::empty_like(y);
@@ -248,7 +250,8 @@ class NormaliseDepthwise : public torch::autograd::Function<NormaliseDepthwise> 
     append(second, saved);
     context->save_for_backward(std::move(saved));
     context->saved_data["stride"] = block.stride;
-    context->saved_data["padding"] = block.padding;
+    const auto& padding = block.padding;
+    context->saved_data["padding"] = std::vector<int64_t>{padding.top, padding.left, padding.bottom, padding.right};
     context->saved_data["first_activation"] = static_cast<int64_t>(block.first_activation);
     context->saved_data["second_activation"] = static_cast<int64_t>(block.second_activation);
     context->saved_data["first_group"] = hold(block.first.group);
@@ -278,7 +281,9 @@ class NormaliseDepthwise : public torch::autograd::Function<NormaliseDepthwise> 
     const auto dz = output_gradients[0].contiguous(kBlockLayout);
     const auto second_sums = gradient_sums(dz, second, {});
     const auto of_second = parameter_gradients(second, second_sums, needed_of(4));
-    const auto shape = convolution::depthwise_shape(first.x, weight, data.at("stride").toInt(), data.at("padding").toInt());
+    const auto padding = data.at("padding").toIntVector();
+    const auto shape = convolution::depthwise_shape(first.x, weight.size(2), data.at("stride").toInt(),
+                                                    {padding.at(0), padding.at(1), padding.at(2), padding.at(3)});
     const auto inner = differentiate(dz, first, second, input_factors(second, second_sums), weight, shape);
     const auto of_first = parameter_gradients(first, inner.sums, needed_of(1));
     torch::Tensor dx;
@@ -298,8 +303,8 @@ bool supports(const torch::Tensor& x, const DepthwiseBlock& block) {
       !convolution::supports_depthwise(x, block.weight, block.stride, block.padding, x.size(1))) {
     return false;
   }
-  const auto shape = convolution::depthwise_shape(x, block.weight, block.stride, block.padding);
-  return x.size(0) * shape.out_height() * shape.out_width() > 1 && block.second.weight.scalar_type() == block.first.weight.scalar_type();
+  const auto shape = convolution::depthwise_shape(x, block.weight.size(2), block.stride, block.padding);
+  return x.size(0) * shape.out_height * shape.out_width > 1 && block.second.weight.scalar_type() == block.first.weight.scalar_type();
 }
 
 torch::Tensor normalise_depthwise(const torch::Tensor& x, const DepthwiseBlock& block) {

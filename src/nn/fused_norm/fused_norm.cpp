@@ -236,7 +236,7 @@ bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer
   const auto computed = layer.gpu ? torch::kFloat32 : computed_type(dtype);
   const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
   return is_possible_type && layer.weight.scalar_type() == computed && is_possible(x) && x.size(1) == layer.weight.numel() &&
-         x.size(1) % kChannels == 0 && x.size(1) <= GpuKernels::kMostChannels &&
+         x.size(1) % (layer.gpu ? kChannels : kFewestChannels) == 0 && x.size(1) <= GpuKernels::kMostChannels &&
          (!residual.defined() || (is_possible(residual) && residual.sizes() == x.sizes()));
 }
 

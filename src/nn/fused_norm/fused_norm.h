@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "nn/channels.h"
+#include "nn/convolution/depthwise_kernels.h"
 #include "trainer/distributed.h"
 #include "trainer/nn.h"
 
@@ -29,9 +30,9 @@ struct Layer {
   std::shared_ptr<const GpuKernels> gpu = {};  // null: the kernels for CPUs are used
 };
 
-// Whether normalise() supports these arguments: dense tensors in channels_last; a number of channels that is a multiple of kChannels. On a
-// CPU float32, float64 or, with parameters in float32, bfloat16; on a GPU float32 parameters and float32, bfloat16 or float16. `residual`
-// may be undefined.
+// Whether normalise() supports these arguments: dense tensors in channels_last; a number of channels that is a multiple of kFewestChannels,
+// on a GPU of kChannels. On a CPU float32, float64 or, with parameters in float32, bfloat16; on a GPU float32 parameters and float32,
+// bfloat16 or float16. `residual` may be undefined.
 bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer);
 
 // Batch normalisation as x * scale + shift, [C] each.
@@ -60,7 +61,7 @@ struct DepthwiseBlock {
   FusedActivation first_activation = FusedActivation::kNone;
   torch::Tensor weight;  // [C, 1, kernel, kernel], of the type of x or, if x has bfloat16, of float32
   int64_t stride = 1;
-  int64_t padding = 0;
+  convolution::Padding padding = 0;
   Layer second;
   FusedActivation second_activation = FusedActivation::kNone;
 };

@@ -115,7 +115,10 @@ HWY_INLINE V power_of_e(D tag, V value) {
   } else {
     // The coefficients are those of expf in the Cephes library (S. Moshier).
     const auto set = [tag](float number) { return hn::Set(tag, number); };
-    const auto exponent = hn::Round(hn::Mul(value, set(1.44269504F)));
+    // Adding this number rounds to an integer, which is then in the lowest bits.
+    const auto rounder = set(0x1.8p23F);
+    const auto rounded = hn::MulAdd(value, set(1.44269504F), rounder);
+    const auto exponent = hn::Sub(rounded, rounder);
     const auto rest = hn::NegMulAdd(exponent, set(-2.12194440e-4F), hn::NegMulAdd(exponent, set(0.693359375F), value));
     auto sum = hn::MulAdd(set(1.9875691500e-4F), rest, set(1.3981999507e-3F));
     for (const float factor : {8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
@@ -123,7 +126,7 @@ HWY_INLINE V power_of_e(D tag, V value) {
     }
     const auto fraction = hn::MulAdd(hn::Mul(rest, rest), sum, hn::Add(rest, set(1)));
     const hn::RebindToSigned<D> integers;
-    const auto bits = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(integers, exponent), hn::Set(integers, 127)));
+    const auto bits = hn::ShiftLeft<23>(hn::Add(hn::BitCast(integers, rounded), hn::Set(integers, 127)));
     return hn::Mul(fraction, hn::BitCast(tag, bits));
   }
 }

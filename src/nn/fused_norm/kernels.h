@@ -1,6 +1,6 @@
 #pragma once
 // The loops of batch normalisation fused with an activation or a residual addition and a ReLU, over tensors that are dense and
-// channels_last: rows of `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread;
+// channels_last: rows of `num_channels` values, a multiple of kFewestChannels. Each function computes some rows on the calling thread;
 // fused_norm.cpp distributes the rows. This file does not include LibTorch, so that only these loops are compiled for each instruction set.
 //
 // S is the type of the tensors: float, double or BFloat16. Values per channel have the type Computed<S>.

@@ -276,7 +276,8 @@ struct DepthwiseCase {
 // Every kernel and stride; paddings from none to all but one; images smaller than the kernel and as small as one pixel; odd sizes; rows
 // with and without columns for which the whole kernel is inside; an empty batch.
 std::vector<DepthwiseCase> depthwise_cases() {
-  std::vector<DepthwiseCase> cases{{0, 8, 8, 16, 3, 1, 1}, {3, 40, 33, 24, 3, 1, 1}, {3, 40, 33, 24, 5, 2, 2}};
+  std::vector<DepthwiseCase> cases{
+      {0, 8, 8, 16, 3, 1, 1}, {3, 40, 33, 24, 3, 1, 1}, {3, 40, 33, 24, 5, 2, 2}, {2, 9, 12, 58, 3, 1, 1}, {2, 9, 12, 30, 5, 2, 2}};
   for (const int64_t kernel : {3, 5, 7}) {
     for (const int64_t stride : {1, 2}) {
       for (const int64_t padding : {int64_t{0}, kernel / 2, kernel - 1}) {
@@ -387,7 +388,7 @@ TEST(DepthwiseConvolution, TakesOnlyWhatItCanCompute) {
   EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 1, 3, 3}), 3, 1, 16));
   EXPECT_FALSE(supports_depthwise(x, torch::zeros({16, 1, 3, 3}), 1, 3, 16));
   EXPECT_FALSE(supports_depthwise(x.to(torch::kFloat16), torch::zeros({16, 1, 3, 3}, torch::kFloat16), 1, 1, 16));
-  EXPECT_FALSE(supports_depthwise(in_format(torch::zeros({1, 12, 8, 8})), torch::zeros({12, 1, 3, 3}), 1, 1, 12));
+  EXPECT_FALSE(supports_depthwise(in_format(torch::zeros({1, 11, 8, 8})), torch::zeros({11, 1, 3, 3}), 1, 1, 11));
 }
 
 }  // namespace

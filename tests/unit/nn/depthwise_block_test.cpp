@@ -22,15 +22,20 @@ constexpr int64_t kInChannels = 8;
 struct BlockCase {
   int64_t images, height, width, channels, kernel, stride, padding;
   Activation first = Activation::kRelu6, second = Activation::kRelu6;
+  bool same_padding = false;
 };
 
-// Every kernel and stride; paddings from none to all but one; images smaller than the kernel; more rows than a block has; odd sizes. Enough
-// images, because the gradients of few values per channel are differences of almost equal numbers.
+// Every kernel and stride; paddings from none to all but one, and TensorFlow's; images smaller than the kernel; more rows than a block has;
+// odd sizes; channels that need all sizes of vectors. Enough images, because the gradients of few values per channel are differences of
+// almost equal numbers.
 std::vector<BlockCase> block_cases() {
   std::vector<BlockCase> cases{{3, 67, 65, 24, 3, 1, 1, Activation::kSilu, Activation::kNone},
                                {3, 66, 65, 24, 5, 2, 2, Activation::kHardswish, Activation::kRelu},
                                {1, 90, 91, 40, 7, 2, 3},
-                               {2, 4, 5, 512, 3, 1, 1}};
+                               {2, 4, 5, 512, 3, 1, 1},
+                               {3, 33, 34, 58, 3, 1, 1},
+                               {3, 34, 33, 116, 3, 2, 1},
+                               {9, 9, 12, 2, 5, 1, 2}};
   for (const int64_t kernel : {3, 5, 7}) {
     for (const int64_t stride : {1, 2}) {
       for (const int64_t padding : {int64_t{0}, kernel / 2, kernel - 1}) {
@@ -40,11 +45,20 @@ std::vector<BlockCase> block_cases() {
       }
     }
   }
+  for (const int64_t kernel : {3, 5, 7}) {
+    for (const auto& [height, width] : {std::pair<int64_t, int64_t>(40, 41), {8, 8}, {7, 9}, {2, 1}}) {
+      BlockCase c{9, height, width, 24, kernel, 2, 0};
+      c.same_padding = true;
+      cases.push_back(c);
+    }
+  }
   return cases;
 }
 
 std::string describe(const BlockCase& c) {
-  return c10::str(c.images, " images ", c.height, "x", c.width, ", kernel ", c.kernel, ", stride ", c.stride, ", padding ", c.padding);
+  const auto padding = c.same_padding ? "same" : std::to_string(c.padding);
+  return c10::str(c.images, " images ", c.height, "x", c.width, "x", c.channels, ", kernel ", c.kernel, ", stride ", c.stride, ", padding ",
+                  padding);
 }
 
 struct Block {
@@ -54,7 +68,8 @@ struct Block {
 
   Block(const BlockCase& c, torch::ScalarType dtype, bool is_fused, const std::shared_ptr<const distributed::ProcessGroup>& group = nullptr)
       : expansion(kInChannels, c.channels, 1),
-        depthwise(c.channels, c.channels, c.kernel, {.stride = c.stride, .padding = c.padding, .groups = c.channels}),
+        depthwise(c.channels, c.channels, c.kernel,
+                  {.stride = c.stride, .padding = c.padding, .groups = c.channels, .same_padding = c.same_padding}),
         first(c.channels, {}, group),
         second(c.channels, {}, group),
         first_activation(c.first),

@@ -19,7 +19,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// Few and many rows, numbers of channels that wide vectors, narrow vectors and both cover, and numbers of rows that no block size divides.
+// Few and many rows, numbers of channels that need one size of vectors and several, and numbers of rows that no block size divides.
 const std::vector<std::vector<int64_t>> kFusedShapes = {{2, 8, 3, 5}, {1, 24, 2, 3}, {5, 16, 32, 31}, {3, 40, 17, 19}, {2, 512, 4, 4}};
 
 struct FusedCase {
@@ -79,6 +79,13 @@ std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fuse
 // The kernels for CPUs, or those for GPUs, which run on the CPU here.
 enum class Kernels { kCpu, kGpu };
 
+// For CPUs also a number of channels that is no multiple of 8.
+std::vector<std::vector<int64_t>> shapes_of(Kernels kernels) {
+  auto shapes = kFusedShapes;
+  if (kernels == Kernels::kCpu) shapes.push_back({4, 58, 9, 19});
+  return shapes;
+}
+
 std::shared_ptr<const fused_norm::GpuKernels> gpu_kernels(Kernels kernels) {
   static constexpr device::CudaModule kModule{.compile = &testing::on_cpu::compile, .launch = &testing::on_cpu::launch};
   static const auto of_gpu = std::make_shared<const fused_norm::GpuKernels>(kModule, torch::kCPU);
@@ -105,7 +112,7 @@ double relative_distance(const torch::Tensor& actual, const torch::Tensor& expec
 }
 
 TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
-  for (const auto& shape : kFusedShapes) {
+  for (const auto& shape : shapes_of(Kernels::kCpu)) {
     for (const auto& fused_case : kFusedCases) {
       BatchNorm2d plain(shape[1]);
       auto fused = fused_norm_of(shape[1]);
@@ -178,8 +185,8 @@ TEST(FusedNorm, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
 }
 
 TEST(FusedNorm, RoundsOnlyItsResultsToSmallTypes) {
-  for (const auto& shape : kFusedShapes) {
-    for (const auto& [fused_case, kernels] : cases_of_both()) {
+  for (const auto& [fused_case, kernels] : cases_of_both()) {
+    for (const auto& shape : shapes_of(kernels)) {
       for (const auto dtype : {torch::kBFloat16, torch::kFloat16}) {
         if (dtype == torch::kFloat16 && kernels == Kernels::kCpu) continue;
         // A separate activation reads rounded values.
@@ -447,7 +454,12 @@ TEST(FusedNorm, TakesOnlyWhatItCanCompute) {
     EXPECT_FALSE(supports(x.to(torch::kBFloat16), {}, weight.to(torch::kBFloat16), kernels));
     EXPECT_EQ(supports(x.to(torch::kFloat16), {}, weight, kernels), kernels == Kernels::kGpu);
     EXPECT_EQ(supports(x.to(torch::kFloat64), {}, weight.to(torch::kFloat64), kernels), kernels == Kernels::kCpu);
-    EXPECT_FALSE(supports(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6}), kernels));
+    const auto with_channels = [&](int64_t channels) {
+      const auto zeros = at::zeros({2, channels, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast);
+      return supports(zeros, {}, at::ones({channels}), kernels);
+    };
+    EXPECT_EQ(with_channels(6), kernels == Kernels::kCpu);
+    EXPECT_FALSE(with_channels(7));
   }
   const auto shifted = at::zeros({2 * 8 * 9 + 1}).narrow(0, 1, 2 * 8 * 9).view({2, 3, 3, 8}).permute({0, 3, 1, 2});
   EXPECT_TRUE(supports(shifted, {}, weight, Kernels::kCpu));
