@@ -31,7 +31,9 @@ HWY_INLINE void for_each_vector(int64_t num_channels, const Act& act) {
   int64_t channel = 0;
   for (; channel + kMost <= num_channels; channel += kMost) act(hn::CappedTag<T, kMost>(), channel);
   if constexpr (kMost > kFewest) {
-    for_each_vector<T, kFewest, kMost / 2>(num_channels - channel, [&](auto tag, int64_t rest) { act(tag, channel + rest); });
+    // Vectors of 4 channels would enlarge the program more than they save time.
+    constexpr int64_t kNext = kMost > kChannels ? kChannels : kFewest;
+    for_each_vector<T, kFewest, kNext>(num_channels - channel, [&](auto tag, int64_t rest) { act(tag, channel + rest); });
   }
 }
 
