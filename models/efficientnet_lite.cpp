@@ -25,8 +25,7 @@ struct SameConvolution {
 void add_same_convolution(LayerChain& chain, const std::string& name, const std::string& number, const SameConvolution& c,
                           const nn::NormFactory& norm, bool has_relu = true) {
   // With stride 1, both paddings are the same.
-  const nn::Conv2dOptions options{
-      .stride = c.stride, .padding = c.stride == 1 ? c.kernel_size / 2 : 0, .groups = c.groups, .same_padding = c.stride > 1};
+  const nn::Conv2dOptions options{.stride = c.stride, .padding = c.kernel_size / 2, .groups = c.groups, .same_padding = c.stride > 1};
   chain.add(name, torch::nn::AnyModule(std::make_shared<nn::Conv2d>(c.in_channels, c.out_channels, c.kernel_size, options)));
   chain.add("_bn" + number, torch::nn::AnyModule(norm(c.out_channels, kLiteNorm)));
   if (has_relu) chain.add("_relu" + number, torch::nn::AnyModule(std::make_shared<ActivationLayer>(nn::Activation::kRelu6)));

@@ -25,7 +25,10 @@ torch::Tensor in_autocast_type(const torch::Tensor& x) {
 }  // namespace
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options)
-    : stride_(options.stride), padding_(options.padding), groups_(options.groups), has_same_padding_(options.same_padding) {
+    : stride_(options.stride),
+      padding_(options.same_padding ? 0 : options.padding),
+      groups_(options.groups),
+      has_same_padding_(options.same_padding) {
   weight = register_parameter("weight", torch::empty({out_channels, in_channels / groups_, kernel_size, kernel_size}));
   if (options.bias) bias = register_parameter("bias", torch::empty({out_channels}));
 }
@@ -86,12 +89,13 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
     return activation == Activation::kRelu ? norm.forward_relu(y, residual) : norm.forward(y) + residual;
   };
   if (!norm.uses_fused_operator() || norm.is_training() || LayerObserver::current() != nullptr) return separately();
-  const auto input = convolution.padded(in_autocast_type(x));
+  const auto cast = in_autocast_type(x);
   const auto tensors = {x, residual, convolution.weight, convolution.bias, norm.weight, norm.bias};
   const bool needs_gradients = at::GradMode::is_enabled() && std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
   const bool can_use_tiles = !needs_gradients && (activation == Activation::kRelu || activation == Activation::kNone);
-  const auto tile = can_use_tiles ? convolution.winograd_tile(input) : std::nullopt;
-  if (!tile && !FixedConvolution::supports(input)) return separately();
+  const auto tile = can_use_tiles ? convolution.winograd_tile(cast) : std::nullopt;
+  if (!tile && !FixedConvolution::supports(cast)) return separately();
+  const auto input = convolution.padded(cast);
   const auto run_fixed = [&](const FixedConvolution& fixed) {
     const auto fused = fused_norm::fused_activation(activation, /*on_gpu=*/false);
     return fused ? fixed.run(input, *fused, residual) : activate(fixed.run(input, FusedActivation::kNone, residual), activation);

@@ -47,7 +47,7 @@ std::vector<BlockCase> block_cases() {
   }
   for (const int64_t kernel : {3, 5, 7}) {
     for (const auto& [height, width] : {std::pair<int64_t, int64_t>(40, 41), {8, 8}, {7, 9}, {2, 1}}) {
-      BlockCase c{9, height, width, 24, kernel, 2, 0};
+      BlockCase c{9, height, width, 24, kernel, 2, 1};
       c.same_padding = true;
       cases.push_back(c);
     }
