@@ -30,7 +30,6 @@ config::Experiment load_experiment(const network::NetworkFile& file) {
   auto experiment = file.load_experiment({}, recipe::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
   experiment.runtime.channels_last.value = false;
-  experiment.runtime.cuda_graph = device::CudaGraphChoice::kOff;
   experiment.amp.enabled.value = false;
   experiment.distributed.sync_batch_norm = false;
   return experiment;

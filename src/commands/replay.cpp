@@ -39,6 +39,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   experiment.model.weights.clear();
   // Features would be computed before the parameters of the step are read.
   experiment.training.cache_features = false;
+  experiment.runtime.cuda_graph = device::CudaGraphChoice::kOff;
   if (record.loss_scale > 0) experiment.amp.scaler.init_scale = record.loss_scale;
   return experiment;
 }

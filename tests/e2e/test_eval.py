@@ -428,19 +428,27 @@ class PredictTest(ImageExperiment):
         self.assertRegex(run.stdout, r"^15 images of moved/val:  demo_conv of held_out/")
         self.assertIn("warning: moved/val is not the data set of the training run, so all of its images are evaluated", run.stderr)
 
-    def test_a_checkpoint_of_another_version_of_the_program(self):
-        """Keys that predictions do not need are ignored, and others are refused."""
-        def with_key(name, before, after):
-            with zipfile.ZipFile(self.folder / self.checkpoint) as old, zipfile.ZipFile(self.folder / name, "w") as new:
-                for entry in old.namelist():
-                    content = old.read(entry)
-                    if entry.endswith("/data.pkl"):
+    def checkpoint_with(self, name, changes):
+        """Copies the checkpoint with changes of its experiment that keep its length."""
+        with zipfile.ZipFile(self.folder / self.checkpoint) as old, zipfile.ZipFile(self.folder / name, "w") as new:
+            for entry in old.namelist():
+                content = old.read(entry)
+                if entry.endswith("/data.pkl"):
+                    for before, after in changes.items():
                         self.assertIn(before, content)
                         content = content.replace(before, after)
-                    new.writestr(entry, content)
-            return name
+                new.writestr(entry, content)
+        return name
 
-        later = with_key("later.pt", b"\n  every_steps:", b"\n  every_stepz:")
+    def test_a_network_trained_on_gpus_is_used_without_any(self):
+        trained = self.checkpoint_with("trained.pt", {b'cuda_graph: "off"': b'cuda_graph: "on" ', b"backend: auto": b"backend: nccl"})
+        self.assertEqual(self.eval("dataset.root=moved", checkpoint=trained), self.eval("dataset.root=moved"))
+        self.assertEqual(self.printed("predict", "--checkpoint", trained, "moved/val", "--json"), self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--json"))
+        self.printed("export", "--checkpoint", trained, "--output", "trained.onnx")
+
+    def test_a_checkpoint_of_another_version_of_the_program(self):
+        """Keys that predictions do not need are ignored, and others are refused."""
+        later = self.checkpoint_with("later.pt", {b"\n  every_steps:": b"\n  every_stepz:"})
         ignored = 'every_stepz: unknown key; did you mean "every_steps"? (ignored, because predictions do not need it)'
         for args in (["eval", "--json", "dataset.root=moved"], ["predict", "moved/val/cat", "--json"], ["export", "--output", "later.onnx"]):
             run = self.trainer(*args, "--checkpoint", later)
@@ -448,7 +456,7 @@ class PredictTest(ImageExperiment):
             self.assertIn(ignored, run.stderr)
         self.assertEqual(self.eval("dataset.root=moved", checkpoint=later), self.eval("dataset.root=moved"))
         self.assertEqual(self.printed("predict", "--checkpoint", later, "moved/val", "--json"), self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--json"))
-        other = with_key("other.pt", b"name: demo_conv", b"nane: demo_conv")
+        other = self.checkpoint_with("other.pt", {b"name: demo_conv": b"nane: demo_conv"})
         self.assertIn("other.pt: config:6:3: model.name: missing", self.refusal("eval", "--checkpoint", other, "dataset.root=moved", code=2))
 
     def test_grid(self):

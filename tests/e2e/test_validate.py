@@ -93,6 +93,13 @@ class ValidateTest(unittest.TestCase):
             self.assertLessEqual(max(map(len, plot)), columns)
             self.assertIn("trainer launch --nproc-per-node 2 --config", text)
 
+    def test_a_training_on_gpus_is_checked_without_any(self):
+        needs_gpus = ["runtime.cuda_graph=on", "distributed.backend=nccl"]
+        self.assertEqual(validate("--config", LINEAR, *needs_gpus).returncode, 0)
+        run = validate("--config", LINEAR, *needs_gpus, "runtime.device=cpu")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("runtime.cuda_graph: on needs a GPU, but this process uses the CPU; set auto or off", run.stderr)
+
     def test_problems_are_reported_together(self):
         args = ["--config", LINEAR, "optimizer.lrr=1", "dataloader.batch_size=2000", "loss={name: mse, reduction: 3}"]
         run = validate(*args)

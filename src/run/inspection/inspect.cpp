@@ -202,6 +202,8 @@ class Inspector {
     auto options = recipe::placement_options(experiment);
     const bool on_gpu = options.device == device::DeviceChoice::kCuda;
     result_.memory_is_of_gpu = on_gpu;
+    // The training may run on another machine, which has a GPU.
+    if (options.device != device::DeviceChoice::kCpu) options.cuda_graph = device::CudaGraphChoice::kOff;
     options.device = device::DeviceChoice::kCpu;
     if (on_gpu) {
       options.fuse = device::FuseChoice::kOff;

@@ -56,6 +56,10 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
   auto experiment = config.empty() ? own_experiment(overrides, registries) : config::load(config, overrides, registries);
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
+  // A network trained with these on GPUs can be used on a machine without any.
+  experiment.runtime.cuda_graph = device::CudaGraphChoice::kOff;
+  if (experiment.distributed.backend == distributed::BackendChoice::kNccl)
+    experiment.distributed.backend = distributed::BackendChoice::kAuto;
   return experiment;
 }
 
