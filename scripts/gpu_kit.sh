@@ -24,7 +24,7 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
-programs=(trainer gpu_test bench_step)
+programs=(trainer gpu_test bench_step lost_rank)
 modules=(libtrainer.so.0.1 libtrainer_cuda.so libtrainer_faults.so)
 
 # path_of NAME: the path of a built program or module.

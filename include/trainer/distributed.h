@@ -58,7 +58,8 @@ class SharedMemorySum;
 
 // A group of processes. All ranks call its collectives in the same order with tensors of the same shape and type, on the CPU or on the
 // group's device. Throws PeerError after a timeout and if a peer is lost, c10::Error for tensors that cannot be exchanged, and
-// std::logic_error after Context::shutdown(). Not thread-safe.
+// std::logic_error after Context::shutdown(). With NCCL, a collective returns before the GPU has done it; if it then times out, its result
+// is undefined, and the next collective throws. Not thread-safe.
 class ProcessGroup {
  public:
   // A group of only this process, without sockets; its collectives return their input.

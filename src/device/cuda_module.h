@@ -60,7 +60,7 @@ struct CudaModule {
   // Records what `work` submits to the current stream, without executing it; `work` must not synchronize with the device. Returns the
   // function that replays it on the current stream and the same addresses, with random numbers from the current states of the generators.
   // Memory allocated during the recording is kept as long as that function exists. `generators`: the device's generators that `work` uses
-  // besides the default one. Throws what `work` throws, and c10::Error if the recording fails.
+  // besides the default one. Throws what `work` throws, and c10::Error if the recording fails; the generators must then be seeded again.
   std::function<void()> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
   // Compiles CUDA C++ for a device, and returns its extern "C" kernels of these names. Compiles each text once per process and kind of
   // device. Throws c10::Error with the compiler's messages.
@@ -70,6 +70,8 @@ struct CudaModule {
   // Collective. The backend connects when it is first used.
   c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                          std::chrono::milliseconds timeout) = nullptr;
+  // Ends the running collectives of these backends, whose results are then undefined; later ones throw with the reason.
+  void (*abort_nccl)(const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends, const std::string& reason) = nullptr;
   // Initialises CUDA on each usable GPU.
   GpuReport (*gpu_report)() = nullptr;
 };

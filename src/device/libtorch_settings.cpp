@@ -29,9 +29,7 @@ struct Default {
   const char* value;
 };
 
-constexpr Default kDefaults[] = {
-    // LibTorch would print a stack trace for a lost connection, which this program reports in one sentence.
-    {"TORCH_CPP_LOG_LEVEL", "FATAL"},
+constexpr Default kGpuDefaults[] = {
     // cuBLAS is deterministic only with a fixed workspace. On GPUs older than Hopper, this workspace is about 24 MiB larger than
     // LibTorch's default.
     {"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
@@ -39,11 +37,13 @@ constexpr Default kDefaults[] = {
     // unless every GPU starts them in the order of the calls, which is the same on all ranks. Needs NCCL 2.26 or later.
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},
     // After the failure of another rank, LibTorch's own threads would abort this process before the failure detector has found that rank,
-    // and the launcher would report this rank instead.
+    // and the launcher would report this rank instead; in an application, before a collective has thrown PeerError.
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
     {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
+    // After a failure, LibTorch would keep a group from being destroyed for four times as long, 60 s by default.
+    {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0"},
 };
 
 // /dev/dxg is the GPU in Windows Subsystem for Linux.
@@ -54,8 +54,14 @@ bool has_gpu_device() {
 
 }  // namespace
 
+void set_gpu_defaults() {
+  for (const auto& [name, value] : kGpuDefaults) setenv(name, value, /*overwrite=*/0);
+}
+
 void set_library_defaults() {
-  for (const auto& [name, value] : kDefaults) setenv(name, value, /*overwrite=*/0);
+  set_gpu_defaults();
+  // LibTorch would print a stack trace for a lost connection, which this program reports in one sentence.
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
   // The profiler of a LibTorch with CUDA prints an error if there is no GPU. With a GPU its errors are useful, because they explain what is
   // missing in the trace.
   if (!has_gpu_device()) setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);

@@ -8,6 +8,8 @@ namespace trainer::device {
 // Sets the environment variables that configure LibTorch, its profiler, cuBLAS and NCCL for this program; variables that the user has set
 // keep their values. Must be called before the first thread starts, because no thread may read the environment while it changes.
 void set_library_defaults();
+// Those of them that training on GPUs needs.
+void set_gpu_defaults();
 
 // Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF: "max_split_size_mb:128,expandable_segments:True".
 

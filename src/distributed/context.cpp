@@ -9,8 +9,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 
 #include "base/log.h"
+#include "device/libtorch_settings.h"
 #include "device/placement.h"
 #include "distributed/activity.h"
 #include "distributed/data_parallel.h"
@@ -29,6 +31,7 @@ struct Context::State {
   Rendezvous rendezvous;  // declared between the logger, which its stores use, and the groups, which use its stores
   torch::Device device{torch::kCPU};
   std::unique_ptr<ProcessGroups> groups;
+  std::jthread connection_watch;
 };
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -76,10 +79,7 @@ torch::Device choose_device(const std::optional<torch::Device>& wanted, int loca
 }  // namespace
 
 std::unique_ptr<Context> init_process_group(const InitOptions& options) {
-  // The communicators of gradients and of batch statistics could otherwise wait for each other (device/libtorch_settings.cpp).
-  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
-  // cuBLAS is deterministic only with a fixed workspace.
-  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  device::set_gpu_defaults();
   device::CudaAccess cuda;
   if (!options.device || options.device->is_cuda()) cuda = device::open_cuda_module();
   auto state = std::make_unique<Context::State>();
@@ -102,6 +102,14 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
                                  .activity = activity,
                                  .ranks = rendezvous.ranks};
     state->groups = std::make_unique<ProcessGroups>(rendezvous.group_store, state->rank_env.rank, state->rank_env.world_size, of_groups);
+    if (uses_nccl(of_groups)) {
+      auto* groups = state->groups.get();
+      state->connection_watch = watch_connections([groups] { return groups->connection_error(); },
+                                                  [groups](const std::string& error) {
+                                                    // The PeerError of the next collective adds the advice.
+                                                    groups->abort_nccl(error.substr(0, error.find(';')));
+                                                  });
+    }
   } else {
     state->groups = std::make_unique<ProcessGroups>(rendezvous.ranks.front(), activity);
   }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <ranges>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -47,6 +48,7 @@ ProcessGroups::ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, in
 }
 
 ProcessGroups::~ProcessGroups() {
+  abort_nccl("the process groups are destroyed");
   for (const auto& group : groups_) {
     try {
       group->abort();
@@ -133,6 +135,16 @@ std::string ProcessGroups::connection_error() const {
   return "";
 }
 
+void ProcessGroups::abort_nccl(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (nccl_backends_.empty()) return;
+  try {
+    options_.cuda->abort_nccl(nccl_backends_, reason);
+  } catch (const std::exception&) {
+    // NCCL throws the failure that ended the run, which has already been reported.
+  }
+}
+
 void ProcessGroups::shutdown() {
   if (groups_.empty()) {
     world_->close();
@@ -147,6 +159,18 @@ void ProcessGroups::shutdown() {
     groups_.back()->close();
     groups_.back()->c10d_group()->shutdown();
   }
+}
+
+std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost) {
+  return std::jthread([error = std::move(error), on_lost = std::move(on_lost)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any stopped;
+    while (!stop.stop_requested()) {
+      if (const auto text = error(); !text.empty()) return on_lost(text);
+      stopped.wait_for(lock, stop, std::chrono::milliseconds(200), [] { return false; });
+    }
+  });
 }
 
 }  // namespace trainer::distributed

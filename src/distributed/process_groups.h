@@ -2,10 +2,12 @@
 // All process groups of a run, which are shut down together.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
@@ -44,6 +46,8 @@ class ProcessGroups {
   const std::shared_ptr<ProcessGroup>& world() const { return world_; }
   // The error that NCCL reports, or empty. Any thread may call this until shutdown() or the destructor begins.
   std::string connection_error() const;
+  // Ends the running collectives of NCCL with undefined results; later ones throw PeerError. Any thread may call this.
+  void abort_nccl(const std::string& reason);
   // The ranks passed to the constructor.
   const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
@@ -66,5 +70,10 @@ class ProcessGroups {
   std::vector<c10::intrusive_ptr<c10d::Backend>> nccl_backends_;  // guarded by the mutex
   std::shared_ptr<ProcessGroup> world_;
 };
+
+// Until the result is destroyed, calls `error` several times a second on another thread. The first text that is not empty ends the calls
+// and is passed to `on_lost` on that thread. A GPU waits forever after its connection breaks, and so does a thread that synchronizes with
+// it.
+std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
 
 }  // namespace trainer::distributed

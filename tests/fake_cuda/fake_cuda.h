@@ -15,6 +15,7 @@
 //   FAKE_CUDA_FOLDER=FOLDER        for the files by which the ranks of a communicator meet; /tmp by default
 //   FAKE_CUDA_STATS=FOLDER         each process writes its calls there at its end, as rank_R.json
 //   FAKE_CUDA_FAIL=NAME:N:CODE     the N-th call (from 1) of function NAME returns the error CODE; NAME "kernel": the N-th kernel launch
+//   FAKE_CUDA_FAIL=NAME:0:CODE     the calls of function NAME while a graph is recorded return the error
 //   FAKE_CUDA_FAIL=NAME:N:CODE:sticky  all later calls return the error too, as after the loss of a GPU
 //   FAKE_CUDA_FAIL_RANK=R          FAKE_CUDA_FAIL applies only to this rank
 //   FAKE_CUDA_SKIP_WAITS=1         the host does not wait for events, and the device is slower, so that tests can check that races are
@@ -37,6 +38,8 @@ void report(const std::string& fault);
 void enqueue(void* stream, std::function<bool()> run);
 // Counts the launch of a kernel. Returns an error as begin_call() does.
 int launch(const std::string& kernel);
+// Makes the host wait for the work of all streams.
+void complete_device();
 // Copies between device addresses, for functions that are called in a stream.
 void copy_on_device(void* to, const void* from, size_t size);
 // Returns the call stack for messages: libraries and offsets in them, for addr2line.

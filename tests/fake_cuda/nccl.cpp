@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "fake_cuda.h"
 
@@ -104,6 +106,15 @@ ncclResult_t call(ncclComm* comm, cudaStream_t stream, const char* name, const s
   return ncclSuccess;
 }
 
+thread_local int group_depth = 0;
+thread_local std::vector<ncclComm*> aborted_in_group;
+
+// Like NCCL's, waits for all work of the device, which includes the collectives of communicators that are not aborted.
+void abort(const std::vector<ncclComm*>& comms) {
+  for (auto* comm : comms) comm->is_aborted = true;
+  if (!comms.empty()) fake_cuda::complete_device();
+}
+
 std::string describe(size_t count, ncclDataType_t type) { return fmt::format("of {} elements of type {}", count, static_cast<int>(type)); }
 
 }  // namespace
@@ -142,8 +153,19 @@ FAKE_CUDA_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniq
   return ncclCommInitRankConfig(comm, size, id, rank, nullptr);
 }
 
+FAKE_CUDA_API ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+
+FAKE_CUDA_API ncclResult_t ncclGroupEnd() {
+  if (--group_depth == 0) abort(std::exchange(aborted_in_group, {}));
+  return ncclSuccess;
+}
+
 FAKE_CUDA_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->is_aborted = true;
+  if (comm == nullptr) return ncclSuccess;
+  group_depth == 0 ? abort({comm}) : aborted_in_group.push_back(comm);
   return ncclSuccess;
 }
 

@@ -64,7 +64,7 @@ const char* variable(const char* name, const char* otherwise) {
 
 struct Failure {
   std::string function;
-  int64_t at = 0;  // the number of the call
+  int64_t at = 0;  // the number of the call; 0: each call while a graph is recorded
   int code = 0;
   bool is_sticky = false;
 };
@@ -199,16 +199,6 @@ void complete(CUstream_st& stream) {
   const auto [position, launch] = std::pair(stream.num_added, state().num_launches);
   lock.unlock();
   complete(stream, position, launch);
-}
-
-void complete_all() {
-  std::vector<CUstream_st*> streams;
-  {
-    const Lock lock(state().mutex);
-    streams = state().other_streams;
-    for (auto& [device, stream] : state().default_streams) streams.push_back(&stream);
-  }
-  for (auto* stream : streams) complete(*stream);
 }
 
 void count_wait(const char* function) { count(std::string("host waits: ") + function); }
@@ -359,7 +349,8 @@ int begin_call(const char* function) {
   const auto number = ++state().counts[function];
   const auto& failure = state().failure;
   if (state().lasting_error != 0) return last_error = state().lasting_error;
-  if (!failure || failure->function != function || failure->at != number) return 0;
+  if (!failure || failure->function != function) return 0;
+  if (failure->at == 0 ? state().capturing == nullptr : failure->at != number) return 0;
   if (failure->is_sticky) state().lasting_error = failure->code;
   return last_error = failure->code;
 }
@@ -386,6 +377,16 @@ int launch(const std::string& kernel) {
   ++state().kernels[kernel];
   state().devices.insert(current_device);
   return 0;
+}
+
+void complete_device() {
+  std::vector<CUstream_st*> streams;
+  {
+    const Lock lock(state().mutex);
+    streams = state().other_streams;
+    for (auto& [device, stream] : state().default_streams) streams.push_back(&stream);
+  }
+  for (auto* stream : streams) complete(*stream);
 }
 
 void copy_on_device(void* to, const void* from, size_t size) {
@@ -719,7 +720,7 @@ FAKE_CUDA_API cudaError_t cudaDeviceSynchronize() {
   FAKE_CUDA_CALL(cudaError_t);
   if (const int error = forbid_in_capture(__func__)) return static_cast<cudaError_t>(error);
   count_wait(__func__);
-  complete_all();
+  complete_device();
   return cudaSuccess;
 }
 
@@ -825,10 +826,10 @@ FAKE_CUDA_API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStream
 }
 
 FAKE_CUDA_API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  FAKE_CUDA_CALL(cudaError_t);
   const Lock lock(state().mutex);
   *graph = std::exchange(stream->capture, nullptr);
   state().capturing = nullptr;
+  FAKE_CUDA_CALL(cudaError_t);
   if ((*graph)->is_valid) return cudaSuccess;
   delete std::exchange(*graph, nullptr);
   return static_cast<cudaError_t>(last_error = cudaErrorStreamCaptureInvalidated);

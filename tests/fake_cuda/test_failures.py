@@ -1,5 +1,6 @@
 """Failures of a GPU: the messages, and the rank that they name."""
 
+import json
 import re
 import time
 import unittest
@@ -8,7 +9,7 @@ from fake_gpu_case import SMALL, FakeGpuCase
 from gpu_case import launcher
 
 # Error numbers of CUDA and NCCL.
-OUT_OF_MEMORY, OLD_DRIVER, ILLEGAL_ADDRESS = 2, 35, 700
+INVALID_VALUE, OUT_OF_MEMORY, OLD_DRIVER, ILLEGAL_ADDRESS, CAPTURE_INVALIDATED = 1, 2, 35, 700, 901
 UNHANDLED_CUDA_ERROR = 1
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
 # If these calls fail in cuDNN's search for a fast convolution, LibTorch continues without their results.
@@ -61,6 +62,40 @@ class OneGpuTest(FakeGpuCase):
             with self.subTest(function):
                 run = self.fail(f"{function}:1:{ILLEGAL_ADDRESS}:sticky", "runtime.fuse=on")
                 self.assert_one_sentence(run, 1, rf"error: step 0: {ILLEGAL}$")
+
+    # How recording a graph can fail, and the reason in the message.
+    GRAPHS = {f"cudaStreamBeginCapture:1:{INVALID_VALUE}": "CUDA error: unknown error",
+              f"cudaMalloc:0:{OUT_OF_MEMORY}": "out of memory",
+              f"cudaStreamEndCapture:1:{CAPTURE_INVALIDATED}": "CUDA error: unknown error",
+              f"cudaGraphInstantiateWithFlags:1:{OUT_OF_MEMORY}": "out of memory",
+              f"cudaGraphLaunch:1:{OUT_OF_MEMORY}": "out of memory"}
+    # Eight steps; dropout uses the generator that is in use while a graph is recorded.
+    RECORDED = ["dataset.num_train=32", "model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}"]
+
+    def test_a_graph_that_cannot_be_recorded(self):
+        """Under auto, the training continues without a graph."""
+        expected = self.count(*SMALL, *self.RECORDED)[0]["counts"]["kernel"]
+        for failure, reason in self.GRAPHS.items():
+            text = f"a step of this network cannot be recorded as a CUDA graph ({reason})"
+            with self.subTest(failure):
+                stats = self.folder / failure.replace(":", "_")
+                stats.mkdir()
+                run = self.fail(failure, *self.RECORDED, "runtime.cuda_graph=auto", FAKE_CUDA_STATS=str(stats))
+                self.assertEqual(run.status, 0, run.err)
+                self.assertEqual(run.err.count(f"{text}; the training runs without one"), 1, run.err)
+                self.assertNotIn("FAKE CUDA", run.err)
+                self.assertEqual([event["message"] for event in run.events("warning")], [f"{text}; the training runs without one"])
+                self.assertEqual(len(run.losses()), 8)
+                kernels = json.loads((stats / "rank_0.json").read_text())["counts"]["kernel"]
+                # A few more than without the attempt, which write the learning rate and the batch to tensors that keep their addresses.
+                self.assertGreaterEqual(kernels, expected)
+                run = self.fail(failure, *self.RECORDED, "runtime.cuda_graph=on")
+                self.assert_one_sentence(run, 1, re.escape(f"{text}; set runtime.cuda_graph: off"))
+
+    def test_advice_about_memory_fits_a_graph(self):
+        run = self.start(*SMALL, "runtime.cuda_graph=on", variables={"FAKE_CUDA_MEMORY": str(30 << 20)})
+        self.assert_one_sentence(run, 1, "error: out of memory in step 0 at batch_size 8; set runtime.cuda_graph: off, raise "
+                                         "training.accumulation_steps, and unless ")
 
     def test_a_driver_that_is_too_old(self):
         run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")

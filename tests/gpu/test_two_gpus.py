@@ -1,10 +1,14 @@
 """Ranks with a GPU each, over NCCL: their losses, and which rank is named when one fails. Most of it needs two GPUs."""
 
 import os
+import pathlib
+import subprocess
+import tempfile
 import unittest
 
 from gpu_case import EXACT, RESNET, TWO_RANKS, GpuCase, Run, first_gpus, need_gpus, num_gpus, synthetic
-from launches import LaunchCase
+from launches import BINARY, LaunchCase
+from ports import free_port
 
 # The limit must be longer than the first steps on a GPU, in which CUDA's libraries are loaded and the GPUs are connected.
 HANG_SECONDS = int(os.environ.get("TRAINER_TEST_HANG_SECONDS", 20))
@@ -33,6 +37,26 @@ class LaunchedGpusTest(GpuCase):
     def test_the_launcher_starts_a_process_for_each_gpu(self):
         self.train(*RESNET, *synthetic(640), "dataloader={batch_size: 8}", launcher=["launch"], visible=num_gpus(),
                    devices=[f"cuda:{number}" for number in range(num_gpus())])
+
+
+class LibraryTest(unittest.TestCase):
+    """An application that uses the process groups without the program."""
+
+    @classmethod
+    def setUpClass(cls):
+        need_gpus(2)
+
+    def test_a_lost_rank_ends_the_collectives_of_the_others(self):
+        with tempfile.TemporaryDirectory(prefix="trainer-gpu-") as folder:
+            common = {**os.environ, **first_gpus(2), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+                      "FAKE_CUDA_FOLDER": folder}
+            program = pathlib.Path(BINARY).parent / "lost_rank"
+            ranks = [subprocess.Popen([program], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True) for rank in range(2)]
+            (out, err), _ = [rank.communicate(timeout=120) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 9], err)
+        self.assertRegex(out, r"^rank 0: all_reduce among ranks 0, 1 failed: .*(timed out|connection was lost).*; check whether another rank "
+                              r"exited or hangs\nthe groups are closed\n$")
 
 
 class FailuresTest(LaunchCase):

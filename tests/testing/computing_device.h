@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -147,6 +148,8 @@ inline Stack call_on_cpu(const c10::OperatorHandle& op, const Stack& arguments, 
 
 // What a replay does.
 inline std::vector<std::function<void()>>* recording = nullptr;
+// The number of operators after which a recording fails.
+inline size_t most_recorded = std::numeric_limits<size_t>::max();
 
 inline void write(const c10::IValue& from, const c10::IValue& to) {
   std::vector<at::Tensor> tensors;
@@ -161,6 +164,7 @@ inline void write(const c10::IValue& from, const c10::IValue& to) {
 }
 
 inline void record(const c10::OperatorHandle& op, const Stack& arguments, const Stack& results) {
+  TORCH_CHECK(recording->size() < most_recorded, "the recording was interrupted");
   recording->push_back([=] {
     const auto again = call_on_cpu(op, arguments, /*is_dry=*/false);
     for (size_t i = 0; i < again.size(); ++i) write(again[i], results[i]);

@@ -3,7 +3,9 @@
 #include "device/cuda_module.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -14,6 +16,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/cuda/nccl.h>
 
+#include <exception>
 #include <memory>
 
 #include "device/cuda/compile.h"
@@ -65,25 +68,48 @@ std::string pci_bus_id(int device) {
 
 void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); }
 
+class Graph : public at::cuda::CUDAGraph {
+ public:
+  // To be called if capture_begin() or capture_end() failed: LibTorch then leaves its allocators and generators as during a capture, with
+  // references to this object.
+  void abandon_capture(std::vector<at::Generator> generators) {
+    if (capture_ended_) return;
+    generators.push_back(at::cuda::detail::getDefaultCUDAGenerator(capture_dev_));
+    for (auto& generator : generators) generator.graphsafe_set_state(at::cuda::detail::createCUDAGenerator(capture_dev_));
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
+    c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
+    auto* of_host = at::getHostAllocator(at::kCUDA);
+    of_host->end_allocate_to_pool(mempool_id_);
+    of_host->release_pool(mempool_id_);
+  }
+};
+
 std::function<void()> record_graph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
-  const auto graph = std::make_shared<at::cuda::CUDAGraph>();
+  const auto graph = std::make_shared<Graph>();
   for (const auto& generator : generators) graph->register_generator_state(generator);
   // The graph allocates memory of its own and cannot use the memory that is cached now, so the cache is emptied.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  // Thread-local, because in the global mode, a call that is not allowed during a capture, such as waiting for a copy, would also fail in
-  // other threads and invalidate the graph.
-  graph->capture_begin({}, cudaStreamCaptureModeThreadLocal);
   try {
-    work();
-  } catch (...) {
+    // Thread-local, because in the global mode, a call that is not allowed during a capture, such as waiting for a copy, would also fail in
+    // other threads and invalidate the graph.
+    graph->capture_begin({}, cudaStreamCaptureModeThreadLocal);
+    std::exception_ptr failure;
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
     try {
       graph->capture_end();
-    } catch (const std::exception&) {
-      // Ignored, because the exception of `work`, which is thrown again, has the reason.
+    } catch (...) {
+      // The reason is the earlier failure.
+      if (!failure) failure = std::current_exception();
     }
+    if (failure) std::rethrow_exception(failure);
+  } catch (...) {
+    graph->abandon_capture(generators);
     throw;
   }
-  graph->capture_end();
   return [graph] { graph->replay(); };
 }
 
@@ -94,12 +120,25 @@ void launch(const void* kernel, int device, const trainer::device::LaunchShape& 
                                   /*sharedMem=*/0, c10::cuda::getCurrentCUDAStream()));
 }
 
+class NcclBackend : public c10d::ProcessGroupNCCL {
+ public:
+  using ProcessGroupNCCL::abortComms;
+  using ProcessGroupNCCL::ProcessGroupNCCL;
+};
+
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                     std::chrono::milliseconds timeout) {
   c10::cuda::set_device(device.index());
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), rank, size, std::move(options));
+  return c10::make_intrusive<NcclBackend>(std::move(store), rank, size, std::move(options));
+}
+
+void abort_nccl(const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends, const std::string& reason) {
+  // Together, because the abort of one communicator waits for all kernels on the device, also for those of another communicator, which only
+  // its own abort ends.
+  const torch::cuda::nccl::AutoNcclGroup group;
+  for (const auto& backend : backends) static_cast<NcclBackend&>(*backend).abortComms(reason);
 }
 
 trainer::device::GpuReport gpu_report() {
@@ -131,7 +170,7 @@ trainer::device::GpuReport gpu_report() {
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
   static constexpr trainer::device::CudaModule kModule{
-      &device_count, &refusal,      &compute_capability_major, &device_refusal, &peak_memory,       &pci_bus_id,
-      &set_device,   &record_graph, &compile_kernels,          &launch,         &make_nccl_backend, &gpu_report};
+      &device_count,    &refusal, &compute_capability_major, &device_refusal, &peak_memory, &pci_bus_id, &set_device, &record_graph,
+      &compile_kernels, &launch,  &make_nccl_backend,        &abort_nccl,     &gpu_report};
   return &kModule;
 }

@@ -22,7 +22,6 @@ using std::chrono::seconds;
 
 // The interval between two checks of the main thread.
 constexpr milliseconds kInterval{100};
-constexpr milliseconds kAskInterval{200};
 // The longest time between the exit of a rank and the launcher's message about it.
 constexpr seconds kMessageTimeout{2};
 // Added to the limit for files, so that after the rendezvous the failure detector reports a rank that hangs to all ranks before that rank
@@ -75,18 +74,6 @@ std::optional<Ending> StartUpJudge::judge(milliseconds limit, Clock::time_point 
   if (ended_) return in_start_up(Failure::Kind::kEnded, *ended_, ended_->detail);
   if (stopped_ && now - stopped_at_ >= limit) return in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(limit));
   return std::nullopt;
-}
-
-std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost) {
-  return std::jthread([error = std::move(error), on_lost = std::move(on_lost)](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any stopped;
-    while (!stop.stop_requested()) {
-      if (const auto text = error(); !text.empty()) return on_lost(text);
-      stopped.wait_for(lock, stop, kAskInterval, [] { return false; });
-    }
-  });
 }
 
 Supervisor::Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger, const SupervisionLimits& limits)

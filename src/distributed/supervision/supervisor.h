@@ -65,11 +65,6 @@ class StartUpJudge {
   Clock::time_point stopped_at_;
 };
 
-// Until the result is destroyed, calls `error` several times a second on another thread. The first text that is not empty ends the calls
-// and is passed to `on_lost` on that thread. A GPU waits forever after its connection breaks, and so does a thread that synchronizes with
-// it.
-std::jthread watch_connections(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
-
 // Exists from the start of a run.
 class Supervisor {
  public:

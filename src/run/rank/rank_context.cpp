@@ -258,7 +258,7 @@ void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   activity->enter(distributed::Phase::kStartUp);
   rank_.logger->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
                      format_duration(std::chrono::steady_clock::now() - start));
-  connection_watch_ = supervision::watch_connections(
+  connection_watch_ = distributed::watch_connections(
       [this] { return groups_->connection_error(); },
       [&supervisor = process_->supervisor()](const std::string& error) { supervisor.lose_connection(error); });
 }

@@ -48,10 +48,12 @@ std::string describe_failure(const std::exception& error, const Parts& parts) {
         "dataloader.global_batch_size), or choose a smaller data set",
         parts.data.train.samples.size(), parts.data.plan.batch_size);
   }
+  // A graph needs one micro-step.
+  const auto* without_graph = parts.network.placement.cuda_graph == device::CudaGraphChoice::kOn ? "set runtime.cuda_graph: off, " : "";
   return fmt::format(
-      "out of memory in {} at batch_size {}; raise training.accumulation_steps, and unless dataloader.global_batch_size is set, lower "
+      "out of memory in {} at batch_size {}; {}raise training.accumulation_steps, and unless dataloader.global_batch_size is set, lower "
       "dataloader.batch_size by the same factor",
-      where, parts.data.plan.batch_size);
+      where, parts.data.plan.batch_size, without_graph);
 }
 
 }  // namespace trainer::engine

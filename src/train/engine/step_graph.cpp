@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "distributed/first_line.h"
 #include "train/engine/failure_message.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
@@ -38,17 +40,18 @@ bool are_alike(const torch::Tensor& a, const torch::Tensor& b) {
 
 }  // namespace
 
-std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts) {
+std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts, OnWarning on_warning) {
   const auto choice = parts.network.placement.cuda_graph;
   if (choice == device::CudaGraphChoice::kOff) return nullptr;
   const auto needed = refusal(parts);
   if (!needed.empty() && choice == device::CudaGraphChoice::kOn) {
     throw UsageError(fmt::format("runtime.cuda_graph: on needs {}; change this, or set runtime.cuda_graph: auto", needed));
   }
-  return needed.empty() ? std::make_unique<StepGraph>(parts) : nullptr;
+  return needed.empty() ? std::make_unique<StepGraph>(parts, std::move(on_warning)) : nullptr;
 }
 
-StepGraph::StepGraph(Parts& parts) : parts_(parts), previous_stream_(c10::Stream::DEFAULT, parts.network.placement.device) {
+StepGraph::StepGraph(Parts& parts, OnWarning on_warning)
+    : parts_(parts), on_warning_(std::move(on_warning)), previous_stream_(c10::Stream::DEFAULT, parts.network.placement.device) {
   const c10::impl::VirtualGuardImpl guard(parts.network.placement.device.type());
   guard.synchronizeDevice(parts.network.placement.device.index());
   previous_stream_ = guard.exchangeStream(guard.getStreamFromGlobalPool(parts.network.placement.device));
@@ -74,27 +77,40 @@ void StepGraph::run(const DeviceBatch& batch, const std::function<void(const Dev
     batch_ = {torch::empty_like(batch.images), torch::empty_like(batch.targets)};
     num_computed_ = 0;
   }
-  if (!fits(batch) || num_computed_ < kFirstSteps) {
+  if (has_failed_ || !fits(batch) || num_computed_ < kFirstSteps) {
     if (fits(batch)) ++num_computed_;
     compute(batch);
     return;
   }
   batch_->images.copy_(batch.images);
   batch_->targets.copy_(batch.targets);
-  if (!replay_) record(compute);
-  replay_();
+  if (replay_) {
+    replay_();
+  } else if (!record(compute)) {
+    compute(batch);
+  }
 }
 
-void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
+bool StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
   const auto& placement = parts_.network.placement;
   // Without this wait, a failure of earlier steps would be reported as a failure of the recording.
   c10::impl::VirtualGuardImpl(placement.device.type()).synchronizeDevice(placement.device.index());
+  const auto scaler = parts_.network.grad_scaler;
   try {
     replay_ = placement.cuda->record_graph({parts_.network.dropout_generator}, [&] { compute(*batch_); });
+    replay_();
+    return true;
   } catch (const c10::Error& error) {
-    if (is_out_of_memory(error)) throw;
-    throw Error(fmt::format("a step of this network cannot be recorded as a CUDA graph ({}); set runtime.cuda_graph: off",
-                            error.what_without_backtrace()));
+    const auto reason = is_out_of_memory(error) ? "out of memory" : distributed::first_line(error);
+    const auto failure = fmt::format("a step of this network cannot be recorded as a CUDA graph ({})", reason);
+    if (placement.cuda_graph == device::CudaGraphChoice::kOn) throw Error(failure + "; set runtime.cuda_graph: off");
+    replay_ = {};
+    has_failed_ = true;
+    // An interrupted recording leaves gradients, whose values were never computed, and a scaler that has unscaled them.
+    parts_.network.optimizer->zero_grad();
+    parts_.network.grad_scaler = scaler;
+    on_warning_(failure + "; the training runs without one");
+    return false;
   }
 }
 

@@ -19,28 +19,35 @@ namespace trainer::engine {
 // the host code of a step runs only during recording.
 class StepGraph {
  public:
+  // Receives a sentence if a step cannot be recorded under runtime.cuda_graph: auto.
+  using OnWarning = std::function<void(const std::string& message)>;
+
   // Returns null under runtime.cuda_graph: off. If this run cannot use a graph, returns null under auto and throws UsageError under on.
   // `parts` must outlive this object.
-  static std::unique_ptr<StepGraph> make_if_possible(Parts& parts);
+  static std::unique_ptr<StepGraph> make_if_possible(Parts& parts, OnWarning on_warning);
   // During its lifetime the current thread uses a separate stream, because a graph cannot be recorded on the default stream.
-  explicit StepGraph(Parts& parts);
+  StepGraph(Parts& parts, OnWarning on_warning);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // `compute` runs all device work of a step, for which the random generators must already be seeded. Throws Error if recording fails.
+  // `compute` runs all device work of a step, for which the random generators must already be seeded. If recording fails or needs too much
+  // memory, this and all later steps run without a graph under runtime.cuda_graph: auto; throws Error under on.
   void run(const DeviceBatch& batch, const std::function<void(const DeviceBatch& batch)>& compute);
 
  private:
   // Whether a batch can be copied into the one that the graph reads.
   bool fits(const DeviceBatch& batch) const;
-  void record(const std::function<void(const DeviceBatch& batch)>& compute);
+  // Records the graph and replays it for the first time. Returns false if the step must run without a graph.
+  bool record(const std::function<void(const DeviceBatch& batch)>& compute);
 
   Parts& parts_;
+  OnWarning on_warning_;
   c10::Stream previous_stream_;
   std::optional<DeviceBatch> batch_;  // the batch that the graph reads
   int64_t num_computed_ = 0;          // batches of this shape so far
   std::function<void()> replay_;      // empty: not recorded yet
+  bool has_failed_ = false;           // whether recording has failed
 };
 
 }  // namespace trainer::engine

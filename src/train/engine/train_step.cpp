@@ -123,8 +123,9 @@ void run_passes(optim::Optimizer& optimizer, const models::Model& model, const s
   pass(1, true);
 }
 
-TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
-    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {
+TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter,
+                     StepGraph::OnWarning on_warning)
+    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), on_warning_(std::move(on_warning)), guard_(parts, meter) {
   if (parts_.network.task->weighs_samples())
     step_weight_ = torch::zeros({}, torch::TensorOptions(parts_.network.placement.device).dtype(torch::kFloat64));
   restart();
@@ -132,7 +133,7 @@ TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad
 
 void TrainStep::restart() {
   graph_.reset();
-  graph_ = StepGraph::make_if_possible(parts_);
+  graph_ = StepGraph::make_if_possible(parts_, on_warning_);
   if (graph_) parts_.network.optimizer->use_lr_tensors();
   // nn::WeightCasts is not used with several ranks: it completes all gradients only at the end of the backward pass, so none could be sent
   // while others are still being computed.

@@ -72,7 +72,9 @@ class TrainStep {
 
   // `parts` and `meter` must outlive this object. `meter` receives each micro-step's loss and counts. Throws like
   // StepGraph::make_if_possible().
-  TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
+  TrainStep(
+      Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter,
+      StepGraph::OnWarning on_warning = [](const std::string&) {});
 
   // Collective: one update of the parameters at learning rate `lr` from the micro-steps of one step (at least one), each with a batch from
   // `next_batch`; a batch may have no samples. The gradient is the mean over all samples of the step on all ranks. If a loss or gradient on
@@ -107,6 +109,7 @@ class TrainStep {
   uint64_t seed_;
   std::optional<double> max_grad_norm_;
   task::TrainMeter& meter_;
+  StepGraph::OnWarning on_warning_;
   NonFiniteGuard guard_;
   std::unique_ptr<StepGraph> graph_;         // null: no graph is used
   std::vector<torch::Tensor> cast_weights_;  // the weights that nn::WeightCasts converts

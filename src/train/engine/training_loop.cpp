@@ -18,7 +18,10 @@ TrainingLoop::TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& r
       should_stop_(std::move(should_stop)),
       stop_consensus_(parts.ranks.control),
       meter_(parts.network.task->make_train_meter(parts.network.placement.device)),
-      train_step_(parts, options_.seed, options_.max_grad_norm, meter_),
+      train_step_(parts, options_.seed, options_.max_grad_norm, meter_,
+                  [this](const std::string& message) {
+                    reporter_.on_warning({.epoch = run_.progress.epoch_of_step(), .step = run_.progress.step, .message = message});
+                  }),
       non_finite_steps_(options_.on_non_finite, parts, train_step_, std::move(callbacks.non_finite_step)),
       validations_(options_, parts, run_, reporter, [this] { return stop_agreed(); }),
       checkpoints_(parts, run_, meter_, reporter, std::move(callbacks.checkpoints)),

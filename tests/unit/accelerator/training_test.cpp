@@ -218,11 +218,28 @@ TEST(Accelerator, AResumedTrainingEqualsAStraightOne) {
   }
 }
 
+TEST(Accelerator, AnInterruptedRecordingChangesNothing) {
+  const std::vector<std::string> overrides = {kDropout, kAdamW, "training.max_grad_norm=1.0", "training.ema={decay: 0.9}"};
+  const auto eager = train(overrides, {.has_scaler = true});
+  // In the forward pass, in the backward pass and in the update.
+  for (const size_t most : {20, 120, 240}) {
+    SCOPED_TRACE(most);
+    testing::computing::most_recorded = most;
+    auto interrupted = train(overrides, {.graph = CudaGraphChoice::kAuto, .has_scaler = true});
+    testing::computing::most_recorded = std::numeric_limits<size_t>::max();
+    EXPECT_EQ(interrupted.warnings, std::vector<std::string>{"a step of this network cannot be recorded as a CUDA graph (the recording was "
+                                                             "interrupted); the training runs without one"});
+    interrupted.warnings.clear();
+    expect_equal(interrupted, eager);
+    EXPECT_TRUE(bitwise_equal(interrupted.averages, eager.averages));
+  }
+}
+
 TEST(Accelerator, AStepThatReadsAValueCannotBeRecorded) {
   const auto experiment = config::load_text(kText, "test.yaml", {kResNet, kSgd}, recipe::all_registries());
   const auto logger = make_quiet_logger();
-  const auto parts = make_parts(experiment, {.graph = CudaGraphChoice::kAuto}, *logger);
-  const auto graph = StepGraph::make_if_possible(*parts);
+  const auto parts = make_parts(experiment, {.graph = CudaGraphChoice::kOn}, *logger);
+  const auto graph = StepGraph::make_if_possible(*parts, {});
   ASSERT_NE(graph, nullptr);
   const DeviceBatch batch{torch::zeros({2, 3}, kDevice), torch::zeros({2}, torch::TensorOptions(kDevice).dtype(torch::kInt64))};
   const auto step = [](const DeviceBatch& used) { used.images.sum().item<float>(); };

@@ -1,8 +1,12 @@
 // How the process groups use NCCL, tested with a backend in its place that needs no GPU.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -23,6 +27,7 @@ class FakeNccl : public c10d::Backend {
   static inline bool can_connect = true;
   static inline std::shared_ptr<Activity> activity;
   static inline std::vector<at::Device> connected;
+  static inline std::vector<std::string> aborts;
 
   const std::string getBackendName() const override { return "nccl"; }
   void setSequenceNumberForGroup() override {}
@@ -42,9 +47,14 @@ class NcclTest : public ::testing::Test {
     FakeNccl::can_connect = true;
     FakeNccl::activity = std::make_shared<Activity>();
     FakeNccl::connected.clear();
+    FakeNccl::aborts.clear();
     module_.make_nccl_backend = [](c10::intrusive_ptr<c10d::Store>, int rank, int size, c10::Device,
                                    std::chrono::milliseconds) -> c10::intrusive_ptr<c10d::Backend> {
       return c10::make_intrusive<FakeNccl>(rank, size);
+    };
+    module_.abort_nccl = [](const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends, const std::string& reason) {
+      FakeNccl::aborts.push_back(fmt::format("{}: {}", backends.size(), reason));
+      throw std::runtime_error("NCCL error: remote process exited");
     };
   }
 
@@ -85,6 +95,36 @@ TEST_F(NcclTest, ErrorsOfTheConnectionsAreFound) {
     FakeNccl::error = error;
     EXPECT_EQ(groups->connection_error(), "rank 0: NCCL reports that " + text + "; check whether another rank exited or hangs");
   }
+}
+
+TEST_F(NcclTest, AllGroupsAreAbortedTogether) {
+  auto groups = make_groups();
+  groups->new_group({0});
+  groups->abort_nccl("the cable broke");
+  EXPECT_EQ(FakeNccl::aborts, std::vector<std::string>{"2: the cable broke"});
+  groups.reset();
+  EXPECT_EQ(FakeNccl::aborts.back(), "2: the process groups are destroyed");
+}
+
+TEST(WatchConnections, ReportsTheFirstErrorOnce) {
+  std::atomic<int> num_asked = 0;
+  std::atomic<int> num_reported = 0;
+  std::promise<std::string> reported;
+  const auto error = [&] { return ++num_asked < 3 ? std::string() : "the cable broke"; };
+  const auto watch = watch_connections(error, [&](const std::string& text) {
+    ++num_reported;
+    reported.set_value(text);
+  });
+  EXPECT_EQ(reported.get_future().get(), "the cable broke");
+  EXPECT_EQ(num_asked, 3);
+  EXPECT_EQ(num_reported, 1);
+}
+
+TEST(WatchConnections, EndsAtOnceWhenNothingIsWrong) {
+  std::atomic<int> num_asked = 0;
+  const auto error = [&] { return ++num_asked, std::string(); };
+  const auto watch = watch_connections(error, [](const std::string&) { ADD_FAILURE(); });
+  while (num_asked == 0) std::this_thread::yield();
 }
 
 }  // namespace

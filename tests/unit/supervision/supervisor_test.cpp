@@ -153,26 +153,5 @@ TEST(Supervisor, AFileThatTakesLongIsNamed) {
   EXPECT_TRUE(line.get().starts_with("reading a.bin has taken 0."));
 }
 
-TEST(WatchConnections, ReportsTheFirstErrorOnce) {
-  std::atomic<int> num_asked = 0;
-  std::atomic<int> num_reported = 0;
-  std::promise<std::string> reported;
-  const auto error = [&] { return ++num_asked < 3 ? std::string() : "the cable broke"; };
-  const auto watch = watch_connections(error, [&](const std::string& text) {
-    ++num_reported;
-    reported.set_value(text);
-  });
-  EXPECT_EQ(reported.get_future().get(), "the cable broke");
-  EXPECT_EQ(num_asked, 3);
-  EXPECT_EQ(num_reported, 1);
-}
-
-TEST(WatchConnections, EndsAtOnceWhenNothingIsWrong) {
-  std::atomic<int> num_asked = 0;
-  const auto error = [&] { return ++num_asked, std::string(); };
-  const auto watch = watch_connections(error, [](const std::string&) { ADD_FAILURE(); });
-  while (num_asked == 0) std::this_thread::yield();
-}
-
 }  // namespace
 }  // namespace trainer::supervision
