@@ -97,7 +97,7 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
   if (!tile && !FixedConvolution::supports(cast)) return separately();
   const auto input = convolution.padded(cast);
   const auto run_fixed = [&](const FixedConvolution& fixed) {
-    const auto fused = fused_norm::fused_activation(activation, /*on_gpu=*/false);
+    const auto fused = fused_norm::fused_activation(activation);
     return fused ? fixed.run(input, *fused, residual) : activate(fixed.run(input, FusedActivation::kNone, residual), activation);
   };
   auto& kept = convolution.fixed_.at(tile ? 1 : 0);
@@ -119,7 +119,7 @@ torch::Tensor convolve_normalise(Conv2d& convolution, BatchNorm2d& norm, const t
 torch::Tensor convolve_normalise_twice(const NormalisedConvolution& first, const NormalisedConvolution& depthwise, const torch::Tensor& x) {
   const auto fused = [](const NormalisedConvolution& layer) {
     const auto& norm = layer.norm;
-    return norm.is_fused_ && norm.is_training() ? fused_norm::fused_activation(layer.activation, norm.gpu_ != nullptr) : std::nullopt;
+    return norm.is_fused_ && norm.is_training() ? fused_norm::fused_activation(layer.activation) : std::nullopt;
   };
   const auto first_activation = fused(first);
   const auto second_activation = fused(depthwise);
@@ -309,9 +309,11 @@ SelfAttention::SelfAttention(int64_t num_features, int64_t num_heads, Names name
 
 torch::Tensor SelfAttention::forward(const torch::Tensor& x) {
   const auto projected = qkv ? qkv->forward(x) : at::linear(x, used_weight(in_proj_weight), used_weight(in_proj_bias));
-  // [3, N, heads, positions, features of a head]
-  const auto parts = projected.unflatten(2, {3, num_heads_, x.size(2) / num_heads_}).permute({2, 0, 3, 1, 4});
-  const auto y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+  // [N, positions, 3, heads, features of a head]. Unlike three selects, unbind has one backward operation, which writes the gradients of
+  // all parts into one tensor.
+  const auto parts = projected.unflatten(2, {3, num_heads_, x.size(2) / num_heads_}).unbind(2);
+  const auto heads_first = [&](size_t part) { return parts[part].transpose(1, 2); };
+  const auto y = at::scaled_dot_product_attention(heads_first(0), heads_first(1), heads_first(2));
   return observed(*this, out_proj->forward(y.transpose(1, 2).flatten(2)));
 }
 

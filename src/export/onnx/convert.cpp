@@ -114,6 +114,8 @@ Model convert(const torch::jit::Module& traced, const std::vector<int64_t>& samp
     } else if (node->kind() == c10::prim::Constant && node->output()->type()->isSubtypeOf(*c10::TensorType::get())) {
       const auto value = node->t(c10::attr::value);
       result.name(node->output(), result.add_constant(value.is_floating_point() ? value.to(torch::kFloat) : value));
+    } else if (node->kind() == c10::prim::ListUnpack) {
+      convert_list_unpack(*node, result);
     } else if (node->kind().is_aten()) {
       convert_operator(*node, result);
     }

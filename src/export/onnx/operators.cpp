@@ -305,6 +305,8 @@ std::unordered_map<std::string, Conversion>& conversions() {
          return graph.add_node("Concat", arguments.tensors(0), {{"axis", arguments.integer(1)}});
        }},
       {"aten::select", select},
+      // convert_list_unpack reads the parts from the tensor.
+      {"aten::unbind", [](const auto& arguments, Graph&) { return arguments.tensor(0); }},
       {"aten::expand_as", expand_as},
       {"aten::layer_norm", layer_norm},
       {"aten::scaled_dot_product_attention", attention},
@@ -416,6 +418,14 @@ bool has_conversion(const std::string& name) { return conversions().contains(nam
 void convert_operator(const torch::jit::Node& node, Graph& graph) {
   const auto& conversion = conversions().at(node.kind().toQualString());
   graph.name(node.output(), conversion(Arguments(node, graph), graph));
+}
+
+void convert_list_unpack(const torch::jit::Node& node, Graph& graph) {
+  const Arguments unbind(*node.input()->node(), graph);
+  for (size_t i = 0; i < node.outputs().size(); ++i) {
+    const auto index = graph.add_constant(torch::tensor(static_cast<int64_t>(i)));
+    graph.name(node.output(i), graph.add_node("Gather", {unbind.tensor(0), index}, {{"axis", unbind.integer(1)}}));
+  }
 }
 
 }  // namespace trainer::onnx

@@ -59,5 +59,7 @@ bool has_conversion(const std::string& name);
 // Adds an operator, for which has_conversion() must be true. Throws UsageError if the conversion does not support this form of the
 // operator.
 void convert_operator(const torch::jit::Node& node, Graph& graph);
+// Adds the tensors that prim::ListUnpack takes from the list of an aten::unbind.
+void convert_list_unpack(const torch::jit::Node& node, Graph& graph);
 
 }  // namespace trainer::onnx
