@@ -1,8 +1,8 @@
 // Muon for the weights of convolutions (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024), and SGD with
 // Nesterov momentum for all other parameters, as in Jordan's CIFAR-10 recipe airbench94_muon. torch.optim has had Muon since version 2.9,
 // but only for parameters with two dimensions.
-// The original implementation orthogonalises in bfloat16, for speed on GPUs. This code uses the parameter's type, because most CPUs are
-// slow in bfloat16.
+// Like torch.optim's, it orthogonalises float32 matrices in bfloat16 on a GPU. On a CPU it uses float32, because most CPUs are slow in
+// bfloat16.
 
 #include <cmath>
 #include <map>
@@ -132,7 +132,10 @@ class Muon final : public Optimizer {
     for (const auto& [size, indices] : by_size) {
       std::vector<torch::Tensor> matrices;
       for (const size_t i : indices) matrices.push_back(to_matrix(directions[i]));
-      const auto results = orthogonalise(at::stack(matrices), options_.ns_steps).contiguous();
+      const auto stacked = at::stack(matrices);
+      const bool is_rounded = !stacked.is_cpu() && stacked.scalar_type() == torch::kFloat;
+      const auto orthogonal = orthogonalise(is_rounded ? stacked.to(torch::kBFloat16) : stacked, options_.ns_steps);
+      const auto results = orthogonal.to(stacked.scalar_type(), false, false, torch::MemoryFormat::Contiguous).contiguous();
       for (size_t k = 0; k < indices.size(); ++k) updates[indices[k]] = to_weight(results[static_cast<int64_t>(k)], directions[indices[k]]);
     }
     return updates;
