@@ -29,7 +29,7 @@ torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& re
   // An observer needs the normalised values before the ReLU, which could hide an infinite value.
   if (is_fused_ && !is_empty && LayerObserver::current() == nullptr) {
     if (fused_norm::supports(x, residual, evaluation_layer())) {
-      const auto fused = fused_norm::fused_activation(activation, gpu_ != nullptr);
+      const auto fused = fused_norm::fused_activation(activation);
       if (is_training() && !group_) check_count(x);
       const auto y = fused_norm::normalise(x, residual, layer_for_batch(), fused.value_or(FusedActivation::kNone));
       if (is_training()) count_batch();

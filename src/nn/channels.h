@@ -22,7 +22,7 @@ struct BFloat16 {
 template <class S>
 using Computed = std::conditional_t<std::is_same_v<S, BFloat16>, float, S>;
 
-// The activations that fused kernels compute, the first ones of nn::Activation; with an added residual or on a GPU only the first two.
+// The activations that fused kernels compute, the first ones of nn::Activation; with an added residual only the first two.
 enum class FusedActivation { kNone, kRelu, kRelu6, kHardswish, kSilu };
 
 }  // namespace trainer::nn

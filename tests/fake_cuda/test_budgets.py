@@ -27,6 +27,8 @@ ROWS = {
     **{f"resnet18 {name} bfloat16": (1, [RESNET18, f"optimizer={{name: {name}}}"]) for name in ("adamw", "rmsprop", "muon", "sam")},
     "resnet18 sgd bfloat16, a graph": (1, [RESNET18, GRAPH]),
     "resnet18 sgd bfloat16, fused normalisation": (1, [RESNET18, FUSED]),
+    "efficientnet_b0 sgd bfloat16, fused normalisation": (1, ["model={name: efficientnet_b0}", FUSED]),
+    "vit_b_16 adamw bfloat16": (1, ["model={name: vit_b_16, image_size: 32}", "optimizer={name: adamw}"]),
     "resnet18 adamw float16, a graph": (1, [RESNET18, GRAPH, "optimizer={name: adamw}", FLOAT16]),
     "resnet20 sgd bfloat16, 2 ranks": (2, []),
     "resnet20 sgd bfloat16, 2 ranks, statistics of each rank": (2, ["distributed.sync_batch_norm=false"]),

@@ -76,6 +76,7 @@ inline void run_block(unsigned num_threads, const std::function<void()>& work) {
 
 #define TRAINER_KERNEL(name) inline void name
 #define TRAINER_UNROLL
+#define TRAINER_ACTIVATION(used) used
 #define __device__
 #define __shared__ static
 namespace trainer::nn::fused_norm {
@@ -99,6 +100,7 @@ namespace as_float16 {
 }  // namespace trainer::nn::fused_norm
 #undef TRAINER_KERNEL
 #undef TRAINER_UNROLL
+#undef TRAINER_ACTIVATION
 #undef __device__
 #undef __shared__
 

@@ -42,15 +42,15 @@ void RuntimeSection::describe(KeyTable& keys) {
               "ReLU (also with the addition of a residual between them), ReLU6, hardswish or SiLU are one operator, in "
               "training also with a depthwise convolution between two of them, and normalisation by running statistics is "
               "part of the convolution before it, in float32 and without gradients computed by this program's kernels; on: on a "
-              "GPU in channels_last too, but only with a ReLU, and not with float64 (its kernels "
+              "GPU in channels_last too, only normalisation with the addition and the activation, and not with float64 (these kernels "
               "have never run on a real GPU); off: LibTorch's separate operators are used."});
-  keys.add_choice("cuda_graph", cuda_graph,
-                  {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
-                  {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "
-                          "whose kernels finish before the processor can launch the next. It needs one process, distributed.backend: "
-                          "auto, training.accumulation_steps: 1, optimizer.skip_zero_grads: false, more GPU memory, and the optimizer "
-                          "adam, adamw, or sgd with dampening 0; auto: where these conditions are met; on: refuse to train where they "
-                          "are not."});
+  keys.add_choice(
+      "cuda_graph", cuda_graph, {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
+      {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "
+              "whose kernels finish before the processor can launch the next. It needs one process, distributed.backend: "
+              "auto, training.accumulation_steps: 1, optimizer.skip_zero_grads: false, more GPU memory, and the optimizer "
+              "adam, adamw, or sgd with dampening 0; auto: where these conditions are met, and without a graph if a step cannot be "
+              "recorded; on: refuse to train instead."});
   keys.add("cuda_allocator", cuda_allocator,
            {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); "
                    "empty: those of the environment variable. Another backend can only be chosen by the variable."});

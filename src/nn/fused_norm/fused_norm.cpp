@@ -161,7 +161,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     auto y = at::empty_like(x);
     const auto added = residual.value_or(torch::Tensor());
     if (layer.gpu) {
-      layer.gpu->normalise(x, added, affine, activation == FusedActivation::kRelu, y);
+      layer.gpu->normalise(x, added, affine, activation, y);
     } else {
       normalise_rows(x, added, affine, activation, y);
     }
@@ -247,10 +247,9 @@ Folded fold(const torch::Tensor& weight, const torch::Tensor& bias, const Layer&
   return {folded[0], folded[1] + bias * layer.weight * invstd};
 }
 
-std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu) {
+std::optional<FusedActivation> fused_activation(Activation activation) {
   static_assert(static_cast<int>(Activation::kSilu) == static_cast<int>(FusedActivation::kSilu), "FusedActivation begins like Activation");
-  const auto last = on_gpu ? Activation::kRelu : Activation::kSilu;
-  return activation <= last ? std::optional(static_cast<FusedActivation>(activation)) : std::nullopt;
+  return activation <= Activation::kSilu ? std::optional(static_cast<FusedActivation>(activation)) : std::nullopt;
 }
 
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, FusedActivation activation) {

@@ -47,8 +47,8 @@ struct Folded {
 // Differentiable in `weight` [out, ...], `bias` [out], which may be undefined, and the layer's parameters.
 Folded fold(const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer);
 
-// The activation that normalise() can compute after the normalisation, on a GPU if `on_gpu`; empty: none can replace it.
-std::optional<FusedActivation> fused_activation(Activation activation, bool on_gpu);
+// The activation that normalise() can compute after the normalisation; empty: none can replace it.
+std::optional<FusedActivation> fused_activation(Activation activation);
 
 // Computes the batch normalisation of x [N, C, H, W], plus `residual` if it is defined, then the activation. Like at::batch_norm, but
 // sums of parts of the rows are added in float64. In training with a group: collective, with one all_gather in forward and one sum in

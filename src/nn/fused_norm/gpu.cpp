@@ -59,6 +59,11 @@ torch::Tensor sums_over(const torch::Tensor& x, at::IntArrayRef sizes) {
 float* values(const torch::Tensor& tensor) { return tensor.defined() ? static_cast<float*>(tensor.mutable_data_ptr()) : nullptr; }
 const float* const_values(const torch::Tensor& tensor) { return static_cast<const float*>(tensor.const_data_ptr()); }
 
+GpuActivation on_gpu(FusedActivation activation) {
+  static_assert(static_cast<int>(kGpuSilu) == static_cast<int>(FusedActivation::kSilu), "GpuActivation equals FusedActivation");
+  return static_cast<GpuActivation>(activation);
+}
+
 const void* bytes(const torch::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
 void* mutable_bytes(const torch::Tensor& tensor) { return tensor.defined() ? tensor.mutable_data_ptr() : nullptr; }
 
@@ -75,14 +80,15 @@ bool GpuKernels::supports(const torch::Tensor& tensor) const {
          (dtype == torch::kFloat32 || dtype == torch::kBFloat16 || dtype == torch::kFloat16);
 }
 
-const GpuKernels::Kernels& GpuKernels::kernels_for(const torch::Tensor& x) const {
+const GpuKernels::Kernels& GpuKernels::kernels_for(const torch::Tensor& x, FusedActivation activation) const {
   const std::lock_guard lock(mutex_);
-  const std::pair key(x.scalar_type(), x.get_device());
+  const std::tuple key(x.scalar_type(), activation, static_cast<int>(x.get_device()));
   if (const auto found = kernels_.find(key); found != kernels_.end()) return found->second;
   const auto source = fmt::format(
       "#define TRAINER_VALUE {}\n#define TRAINER_KERNEL(name) extern \"C\" __global__ void __launch_bounds__({}) name\n"
-      "#define TRAINER_UNROLL _Pragma(\"unroll\")\n{}{}",
-      type_name(x.scalar_type()), kSumThreads, kGpuArguments, kGpuKernels);
+      "#define TRAINER_UNROLL _Pragma(\"unroll\")\n"
+      "#define TRAINER_ACTIVATION(used) ((used) == kGpuNone ? kGpuNone : static_cast<GpuActivation>({}))\n{}{}",
+      type_name(x.scalar_type()), kSumThreads, static_cast<int>(activation), kGpuArguments, kGpuKernels);
   try {
     const auto compiled = cuda_.compile(source, {kNames.begin(), kNames.end()}, x.get_device());
     Kernels kernels{.functions = {}, .num_arrived = at::zeros({kMostGroups}, x.options().dtype(torch::kInt32))};
@@ -103,8 +109,9 @@ unsigned* GpuKernels::num_arrived(const torch::Tensor& x) const {
 }
 
 template <class Arguments>
-void GpuKernels::launch_over_rows(Kernel kernel, const torch::Tensor& x, const RowShape& shape, const Arguments& arguments) const {
-  cuda_.launch(kernels_for(x).functions[kernel], x.get_device(),
+void GpuKernels::launch_over_rows(const Kernels& kernels, Kernel kernel, const torch::Tensor& x, const RowShape& shape,
+                                  const Arguments& arguments) const {
+  cuda_.launch(kernels.functions[kernel], x.get_device(),
                {.blocks = {static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)},
                 .threads = {static_cast<unsigned>(shape.threads_x), static_cast<unsigned>(shape.threads_y)}},
                &arguments);
@@ -146,7 +153,7 @@ Statistics GpuKernels::statistics(const torch::Tensor& x, const Layer& layer) co
   if (x.numel() > 0) {
     const auto shape = sum_shape(x);
     const auto parts = at::empty({shape.blocks_y, 2 * num_channels + 1}, options);
-    launch_over_rows(kMoments, x, shape,
+    launch_over_rows(kernels_for(x), kMoments, x, shape,
                      MomentsArguments{.rows = rows_of(x),
                                       .x = bytes(x),
                                       .parts = values(parts),
@@ -164,23 +171,22 @@ Statistics GpuKernels::statistics(const torch::Tensor& x, const Layer& layer) co
   return statistics;
 }
 
-void GpuKernels::normalise(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, bool relu,
+void GpuKernels::normalise(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, FusedActivation activation,
                            const torch::Tensor& y) const {
   if (x.numel() == 0) return;
-  launch_over_rows(kNormalise, x, elementwise_shape(x),
+  launch_over_rows(kernels_for(x, activation), kNormalise, x, elementwise_shape(x),
                    NormaliseArguments{.rows = rows_of(x),
                                       .x = bytes(x),
                                       .residual = bytes(residual),
                                       .y = mutable_bytes(y),
                                       .scale = values(affine.scale),
                                       .shift = values(affine.shift),
-                                      .relu = relu});
+                                      .activation = on_gpu(activation)});
 }
 
 Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const Forward& forward, const Needed& needed) const {
   const auto& x = forward.x;
   const auto& [batch, affine] = forward.statistics;
-  const bool relu = forward.activation == FusedActivation::kRelu;
   const int64_t num_channels = x.size(1);
   const auto options = x.options().dtype(torch::kFloat32);
   // A view may begin at an address that is not a multiple of 16.
@@ -209,14 +215,14 @@ Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const 
   if (x.numel() > 0 && (needed.weight || needed.bias || forward.is_training || masked.defined())) {
     const auto shape = sum_shape(x);
     const auto parts = at::empty({shape.blocks_y, 2, num_channels}, options);
-    launch_over_rows(kGradientSums, x, shape,
+    launch_over_rows(kernels_for(x, forward.activation), kGradientSums, x, shape,
                      GradientSumsArguments{.rows = rows_of(x),
                                            .dy = bytes(dy),
                                            .x = bytes(x),
                                            .y = bytes(forward.y),
                                            .masked = mutable_bytes(masked),
                                            .shift = values(affine.shift),
-                                           .relu = relu,
+                                           .activation = on_gpu(forward.activation),
                                            .parts = values(parts),
                                            .num_arrived = num_arrived(x),
                                            .gradients = arguments});
@@ -230,7 +236,7 @@ Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const 
   if (!needed.x) return gradients;
   gradients.x = at::empty_like(x);
   if (x.numel() == 0) return gradients;
-  launch_over_rows(kInputGradient, x, elementwise_shape(x),
+  launch_over_rows(kernels_for(x, forward.activation), kInputGradient, x, elementwise_shape(x),
                    InputGradientArguments{.rows = rows_of(x),
                                           .dy = bytes(gradients.residual),
                                           .x = bytes(x),
@@ -239,7 +245,7 @@ Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const 
                                           .shift = values(affine.shift),
                                           .x_factor = values(x_factor),
                                           .constant = values(constant),
-                                          .relu = relu && !masked.defined()});
+                                          .activation = masked.defined() ? kGpuNone : on_gpu(forward.activation)});
   return gradients;
 }
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
-#include <utility>
+#include <tuple>
 
 #include "device/cuda_module.h"
 #include "nn/fused_norm/passes.h"
@@ -32,8 +32,8 @@ class GpuKernels {
   // In training, the statistics of the batch x [N, C, H, W], with which it updates the running statistics; otherwise the running ones. In
   // training with a group: collective, with one all_gather; x may be empty.
   Statistics statistics(const torch::Tensor& x, const Layer& layer) const;
-  // Writes y = x * scale + shift (+ residual), then max(y, 0) if `relu`.
-  void normalise(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, bool relu,
+  // Writes the activation of x * scale + shift (+ residual) to y.
+  void normalise(const torch::Tensor& x, const torch::Tensor& residual, const ScaleAndShift& affine, FusedActivation activation,
                  const torch::Tensor& y) const;
   // The gradients from dy, the gradient of y. In training with a group: collective, with one all_reduce if dx is needed.
   Gradients differentiate(const torch::Tensor& dy, const Forward& forward, const Needed& needed) const;
@@ -46,18 +46,19 @@ class GpuKernels {
     torch::Tensor num_arrived;  // MomentsArguments::num_arrived, int32
   };
 
-  // The kernels for tensors of this type.
-  const Kernels& kernels_for(const torch::Tensor& x) const;
+  // The kernels for tensors of this type. Those that compute an activation compute only this one.
+  const Kernels& kernels_for(const torch::Tensor& x, FusedActivation activation = FusedActivation::kNone) const;
   unsigned* num_arrived(const torch::Tensor& x) const;
   template <class Arguments>
-  void launch_over_rows(Kernel kernel, const torch::Tensor& x, const RowShape& shape, const Arguments& arguments) const;
+  void launch_over_rows(const Kernels& kernels, Kernel kernel, const torch::Tensor& x, const RowShape& shape,
+                        const Arguments& arguments) const;
   template <class Arguments>
   void launch_over_channels(Kernel kernel, const torch::Tensor& x, const Arguments& arguments) const;
 
   const device::CudaModule& cuda_;
   const c10::DeviceType device_type_;
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<torch::ScalarType, int>, Kernels> kernels_;  // by type and device
+  mutable std::map<std::tuple<torch::ScalarType, FusedActivation, int>, Kernels> kernels_;  // by type, activation and device
 };
 
 // The texts of gpu_arguments.h and gpu_kernels.h (cmake/EmbedFiles.cmake).

@@ -3,6 +3,9 @@
 
 namespace trainer::nn::fused_norm {
 
+// nn::FusedActivation.
+enum GpuActivation { kGpuNone, kGpuRelu, kGpuRelu6, kGpuHardswish, kGpuSilu };
+
 constexpr int kSumThreads = 512;  // of a block that computes sums; a power of two. Other blocks have fewer.
 
 // x, residual, y, dy, masked and dx are dense tensors of `num_rows` rows of `num_channels` values, at addresses that are multiples of 16.
@@ -43,7 +46,7 @@ struct MomentsArguments {
   StatisticsArguments statistics;
 };
 
-// y = x * scale + shift (+ residual), then max(y, 0) if `relu`.
+// y = the activation of x * scale + shift (+ residual).
 struct NormaliseArguments {
   Rows rows;
   const void* x;
@@ -51,7 +54,7 @@ struct NormaliseArguments {
   void* y;
   const float* scale;
   const float* shift;
-  bool relu;
+  GpuActivation activation;
 };
 
 // What is computed from the sums of dy and of dy * (x - mean). Pointers to results that are not needed are null.
@@ -69,8 +72,8 @@ struct GradientsArguments {
   float* constant;
 };
 
-// Those sums. With `relu`, dy is replaced by 0 where the output of the ReLU was 0. That output is read from `y`, or computed from x,
-// without rounding to the type of the tensors, if `y` is null. If `masked` is not null, dy is written to it after that.
+// Those sums, of dy times the derivative of the activation. The activation's input is computed from x, or, if `y` is not null, its
+// output, which then must be that of a ReLU, is read from there. If `masked` is not null, the product is written to it.
 struct GradientSumsArguments {
   Rows rows;
   const void* dy;
@@ -78,14 +81,14 @@ struct GradientSumsArguments {
   const void* y;
   void* masked;
   const float* shift;
-  bool relu;
+  GpuActivation activation;
   float* parts;                  // [gridDim.y, 2, num_channels]
   unsigned* num_arrived;         // as in MomentsArguments
   GradientsArguments gradients;  // also has the mean and the scale
 };
 
-// dx = dy * scale + x * x_factor + constant; without the last two if `x_factor` is null. With `relu`, dy is replaced by 0 where
-// x * scale + shift is not positive.
+// dx = dy * scale + x * x_factor + constant; without the last two if `x_factor` is null. dy is first multiplied by the
+// derivative of the activation, whose input is x * scale + shift.
 struct InputGradientArguments {
   Rows rows;
   const void* dy;
@@ -95,7 +98,7 @@ struct InputGradientArguments {
   const float* shift;
   const float* x_factor;
   const float* constant;
-  bool relu;
+  GpuActivation activation;
 };
 
 }  // namespace trainer::nn::fused_norm

@@ -1,7 +1,8 @@
-// Batch normalisation with a residual addition and a ReLU on a GPU, for tensors in channels_last. NVRTC compiles this text after
+// Batch normalisation with a residual addition and an activation on a GPU, for tensors in channels_last. NVRTC compiles this text after
 // gpu_arguments.h; tests compile both for the host. The including code defines TRAINER_VALUE, the type of the tensors: float, BFloat16 or
-// Float16, TRAINER_KERNEL(name), the beginning of a kernel's declaration, and TRAINER_UNROLL, which unrolls the loop after it: without it,
-// NVRTC may keep the values of a thread in memory instead of registers.
+// Float16, TRAINER_KERNEL(name), the beginning of a kernel's declaration, TRAINER_UNROLL, which unrolls the loop after it: without it,
+// NVRTC may keep the values of a thread in memory instead of registers, and TRAINER_ACTIVATION(used), which is `used` but lets the compiler
+// know the only activation other than none.
 //
 // Kernels over rows: the threads of a block in x compute neighbouring vectors of 16 bytes, those in y different rows. The block (x, y)
 // computes the x-th group of channels of the y-th part of the rows. The last block of a group of channels to write its sums also adds those
@@ -123,8 +124,42 @@ __device__ inline void add_rows_of_threads(float (&values)[kSize], float (&share
 // Unlike max(), keeps NaN.
 __device__ inline float positive_or_zero(float value) { return value < 0 ? 0 : value; }
 
-// The gradient of a ReLU with this input or output. For NaN, the gradient of the output passes, as in LibTorch.
-__device__ inline float passed_by_relu(float value, float gradient) { return value <= 0 ? 0 : gradient; }
+__device__ inline float zero_to_six(float value) { return value > 6 ? 6 : positive_or_zero(value); }
+__device__ inline float sigmoid(float value) { return 1 / (1 + expf(-value)); }
+
+__device__ inline float activated(GpuActivation activation, float value) {
+  switch (activation) {
+    case kGpuRelu:
+      return positive_or_zero(value);
+    case kGpuRelu6:
+      return zero_to_six(value);
+    case kGpuHardswish:
+      return value * zero_to_six(value + 3) / 6;
+    case kGpuSilu:
+      return value * sigmoid(value);
+    default:
+      return value;
+  }
+}
+
+// The gradient of an activation with this input; for a ReLU, its output may be given instead. For NaN, the gradient of the output of a
+// ReLU, ReLU6 or hardswish passes, as in LibTorch.
+__device__ inline float passed_back(GpuActivation activation, float value, float gradient) {
+  switch (activation) {
+    case kGpuRelu:
+      return value <= 0 ? 0 : gradient;
+    case kGpuRelu6:
+      return value <= 0 || value >= 6 ? 0 : gradient;
+    case kGpuHardswish:
+      return value <= -3 ? 0 : value < 3 ? gradient * (value / 3 + 0.5F) : gradient;
+    case kGpuSilu: {
+      const float share = sigmoid(value);
+      return gradient * (share * fmaf(value, 1 - share, 1.0F));
+    }
+    default:
+      return gradient;
+  }
+}
 
 // Whether this block is the last one of its group of channels to call this function; what the others have written before is visible then.
 // `num_arrived`: a counter for each group of channels, which is 0 before and after the kernel.
@@ -315,7 +350,7 @@ TRAINER_KERNEL(normalise)(NormaliseArguments a) {
     Vector<S> y;
     for (int i = 0; i < kSize; ++i) {
       const float value = fmaf(to_float(values.x.values[i]), scale[i], shift[i]) + to_float(values.residual.values[i]);
-      from_float(a.relu ? positive_or_zero(value) : value, y.values[i]);
+      from_float(activated(TRAINER_ACTIVATION(a.activation), value), y.values[i]);
     }
     store(y, a.y, index);
   });
@@ -364,8 +399,7 @@ TRAINER_KERNEL(gradient_sums)(GradientSumsArguments a) {
     for (int i = 0; i < kSize; ++i) {
       const float x = to_float(values.x.values[i]);
       const float y = a.y != nullptr ? to_float(values.y.values[i]) : fmaf(x, scale[i], shift[i]);
-      float gradient = to_float(values.dy.values[i]);
-      if (a.relu) gradient = passed_by_relu(y, gradient);
+      const float gradient = passed_back(TRAINER_ACTIVATION(a.activation), y, to_float(values.dy.values[i]));
       from_float(gradient, masked.values[i]);
       sum[i] += gradient;
       product[i] = fmaf(gradient, x - mean[i], product[i]);
@@ -418,14 +452,13 @@ TRAINER_KERNEL(input_gradient)(InputGradientArguments a) {
     Vector<S> x, dy;
   };
   const auto read = [&](long long index) {
-    return Values{has_statistics || a.relu ? load<S>(a.x, index) : Vector<S>{}, load<S>(a.dy, index)};
+    return Values{has_statistics || a.activation != kGpuNone ? load<S>(a.x, index) : Vector<S>{}, load<S>(a.dy, index)};
   };
   place.for_each_vector<2>(a.rows, read, [&](const Values& values, long long index) {
     Vector<S> dx;
     for (int i = 0; i < kSize; ++i) {
       const float x = to_float(values.x.values[i]);
-      float gradient = to_float(values.dy.values[i]);
-      if (a.relu) gradient = passed_by_relu(fmaf(x, scale[i], shift[i]), gradient);
+      const float gradient = passed_back(TRAINER_ACTIVATION(a.activation), fmaf(x, scale[i], shift[i]), to_float(values.dy.values[i]));
       // Without batch statistics, x is not multiplied by 0, because it may be infinite.
       const float result = has_statistics ? fmaf(gradient, scale[i], fmaf(x, x_factor[i], constant[i])) : gradient * scale[i];
       from_float(result, dx.values[i]);
