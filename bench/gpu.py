@@ -7,25 +7,48 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from typing import NamedTuple
 
 from bench import first_step
 from harness import PEERS, ROOT, Worker, add_ratios, summary
 
-# name, network, stem, batch size, height and width of the images, whether to measure torch.compile too (which takes a minute)
+
+
+class Case(NamedTuple):
+    title: str
+    network: str
+    stem: str
+    batch_size: int
+    size: int  # height and width of the images
+    compiles: bool = False  # whether to measure torch.compile too, which takes a minute
+    has_peer: bool = True  # whether peers/gpu_networks.py has the network
+    overrides: tuple = ()
+
+
 CASES = [
-    ("ResNet-18 x 128, 32 px", "resnet18", "cifar", 128, 32, True),
-    ("WRN-28-10 x 128, 32 px", "wide_resnet", "", 128, 32, True),
-    ("ResNet-50 x 128, 224 px", "resnet50", "imagenet", 128, 224, True),
-    ("ResNet-18 x 1024, 32 px", "resnet18", "cifar", 1024, 32, False),
-    ("ResNet-50 x 128, 32 px", "resnet50", "cifar", 128, 32, False),
+    Case("ResNet-18 x 128, 32 px", "resnet18", "cifar", 128, 32, compiles=True),
+    Case("WRN-28-10 x 128, 32 px", "wide_resnet", "", 128, 32, compiles=True),
+    Case("ResNet-50 x 128, 224 px", "resnet50", "imagenet", 128, 224, compiles=True),
+    Case("ResNet-18 x 1024, 32 px", "resnet18", "cifar", 1024, 32),
+    Case("ResNet-50 x 128, 32 px", "resnet50", "cifar", 128, 32),
+]
+# Only ours, and only if --cases names them.
+OWN_CASES = [
+    Case("EfficientNet-B0 x 128, 224 px", "efficientnet_b0", "", 128, 224, has_peer=False),
+    Case("ConvNeXt-T x 64, 224 px", "convnext_tiny", "", 64, 224, has_peer=False, overrides=("optimizer={name: adamw, lr: 0.001}",)),
+    Case("ViT-B/16 x 64, 224 px", "vit_b_16", "", 64, 224, has_peer=False,
+         overrides=("optimizer={name: adamw, lr: 0.001}", "model.image_size=224",
+                    *(f"dataset.{part}_transforms=[resize: {{size: 224}}]" for part in ("train", "validation")))),
+    Case("ResNet-18 x 128, 32 px, Muon", "resnet18", "cifar", 128, 32, has_peer=False, overrides=("optimizer={name: muon}",)),
 ]
 # A small case to try the script on a CPU.
-CPU_CASES = [("ResNet-18 x 4, 32 px", "resnet18", "cifar", 4, 32, False)]
+CPU_CASES = [Case("ResNet-18 x 4, 32 px", "resnet18", "cifar", 4, 32)]
 # The time limit of one contender.
 LIMIT_SECONDS = 240
 # The largest allowed relative difference of losses in float64. Both sides use the same library, but it may choose algorithms that add in
@@ -42,6 +65,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.7, help="duration of one turn of one contender (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=8.5, help="start no new measurement after this time (default: %(default)s)")
+    parser.add_argument("--cases", type=re.compile, help="a regular expression: measure only the cases whose whole title it matches, without "
+                        "torch.compile and the start; also those that have no peer")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda",
                         help="cpu: only to try the script, with a small network and without graphs and compilation")
     return parser.parse_args()
@@ -57,14 +82,13 @@ class Bench:
         return self.deadline - time.monotonic() > seconds
 
     def ours(self, case, *arguments):
-        _, network, stem, batch_size, size, _ = case
-        return [self.options.bin / "bench_step", "--network", network, "--batch-size", batch_size, "--size", size, "--data", self.options.data,
-                *arguments, f"runtime.device={self.options.device}", *([f"model.stem={stem}"] if stem else [])]
+        return [self.options.bin / "bench_step", "--network", case.network, "--batch-size", case.batch_size, "--size", case.size, "--data",
+                self.options.data, *arguments, f"runtime.device={self.options.device}", *([f"model.stem={case.stem}"] if case.stem else []),
+                *case.overrides]
 
     def peer(self, case, *arguments):
-        _, network, stem, batch_size, size, _ = case
-        return [self.options.python, PEERS / "gpu_step.py", "--network", network, "--stem", stem, "--batch-size", batch_size, "--size", size,
-                "--device", self.options.device, *arguments]
+        return [self.options.python, PEERS / "gpu_step.py", "--network", case.network, "--stem", case.stem, "--batch-size", case.batch_size,
+                "--size", case.size, "--device", self.options.device, *arguments]
 
     def printed_losses(self, argv):
         run = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=LIMIT_SECONDS)
@@ -73,7 +97,8 @@ class Bench:
         return [float(word) for word in run.stdout.split()]
 
     def losses(self, case):
-        """The losses of three steps from the same weights with the same batches."""
+        """The losses of three steps from the same weights with the same batches, which are small, because float64 needs much memory."""
+        case = case._replace(batch_size=min(case.batch_size, 16))
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([str(word) for word in self.peer(case, "--write", folder)], check=True, timeout=LIMIT_SECONDS)
             ours = self.printed_losses(self.ours(case, "--losses", f"{folder}/batches.pt", f"model.init_from={folder}/weights.pt",
@@ -88,12 +113,15 @@ class Bench:
         ours = self.ours(case, "--input", "resident", f"amp.enabled={str(self.on_gpu).lower()}")
         yield "ours", ours
         if self.on_gpu:
+            yield "ours, fused", [*ours, "runtime.fuse=on"]
             yield "ours, CUDA graph", [*ours, "runtime.cuda_graph=on"]
             yield "ours, fused, CUDA graph", [*ours, "runtime.cuda_graph=on", "runtime.fuse=on"]
+        if not case.has_peer:
+            return
         yield "Python, eager", self.peer(case, *autocast)
         if self.on_gpu:
             yield "Python, CUDA graph", self.peer(case, *autocast, "--mode", "graph")
-        if self.on_gpu and case[-1]:
+        if self.on_gpu and case.compiles and not self.options.cases:
             yield "Python, compiled", self.peer(case, *autocast, "--mode", "compile")
 
     def start_workers(self, case, failures):
@@ -104,7 +132,7 @@ class Bench:
                 continue
             try:
                 # `timeout` ends a contender that hangs, so that reading its answer ends too.
-                worker = Worker(name, ["timeout", "--kill-after=5", LIMIT_SECONDS, *argv], images_per_step=case[3])
+                worker = Worker(name, ["timeout", "--kill-after=5", LIMIT_SECONDS, *argv], images_per_step=case.batch_size)
                 worker.calibrate(self.options.seconds)
                 workers.append(worker)
             except SystemExit as error:
@@ -113,7 +141,9 @@ class Bench:
 
     def measure(self, case):
         failures = {}
-        result = {"unit": "images/s", "losses": self.losses(case), "failures": failures}
+        result = {"unit": "images/s", "failures": failures}
+        if case.has_peer:
+            result["losses"] = self.losses(case)
         workers = self.start_workers(case, failures)
         rates = {worker.name: [] for worker in workers}
         for number in range(self.options.rounds):
@@ -130,7 +160,7 @@ class Bench:
                 "name": worker.name, **values, "steps_per_second": 1 / step, "host_share": statistics.median(a["queued"] for a in single) / step,
                 "device_memory_mb": single[-1]["peak_memory"] / 2**20, "steps": worker.steps, **worker.command,
                 "settings": worker.settings})
-        if [worker.name for worker in workers][:1] == ["ours"] and result["losses"]["equal"]:
+        if [worker.name for worker in workers][:1] == ["ours"] and result.get("losses", {"equal": True})["equal"]:
             add_ratios(result)
         return result
 
@@ -195,8 +225,12 @@ def main():
     bench = Bench(options)
     report = {"machine": {**machine(), **facts}, "rounds": options.rounds, "seconds": options.seconds, "results": {}}
     print(*(f"{key}: {value}" for key, value in report["machine"].items()), sep="\n")
-    parts = [(case[0], lambda case=case: bench.measure(case)) for case in (CASES if bench.on_gpu else CPU_CASES)]
-    parts.insert(1, ("process start to first step: ResNet-18 x 32, s", bench.measure_start))
+    cases = CASES if bench.on_gpu else CPU_CASES
+    if options.cases:
+        cases = [case for case in [*CASES, *OWN_CASES] if options.cases.fullmatch(case.title)]
+    parts = [(case.title, lambda case=case: bench.measure(case)) for case in cases]
+    if not options.cases:
+        parts.insert(1, ("process start to first step: ResNet-18 x 32, s", bench.measure_start))
     failed = False
     for title, measure in parts:
         if not bench.left(60):

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -69,18 +70,39 @@ class GpuKitTest(unittest.TestCase):
         self.assertIn("no GPU", bench.stdout + bench.stderr)
 
     def test_on_an_imitated_gpu(self):
-        """Both parts run to their end. Only the tests that compare values fail, because an imitated GPU does not compute."""
+        """The tests run to their end. Those that compare values fail, because an imitated GPU does not compute."""
         results = self.root / "tmp" / "imitated.json"
         variables = {"LD_PRELOAD": os.environ["TRAINER_FAKE_CUDA"], "FAKE_CUDA_FOLDER": str(self.root / "tmp")}
-        run = subprocess.run([self.root / "kit" / "run.sh", "quick", "refusals", "--python", VENV / "bin" / "python", "--results", results],
+        run = subprocess.run([self.root / "kit" / "run.sh", "refusals", "--python", VENV / "bin" / "python", "--results", results],
                              env={**os.environ, **variables}, capture_output=True, text=True, timeout=300)
         self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
         self.assertIn("GPUs     Fake H100", run.stdout)
         steps = {step["name"]: step for step in json.loads(results.read_text())["steps"]}
-        self.assertEqual(list(steps), ["training on cpu", "gpu_test", "training on cuda", "refusals"])
-        self.assertEqual([steps[name]["status"] for name in ("training on cpu", "training on cuda")], ["passed"] * 2)
-        self.assertIn("[  PASSED  ] 5 tests.", steps["gpu_test"]["output"])
+        self.assertEqual(list(steps), ["training on cpu", "refusals"])
+        self.assertEqual(steps["training on cpu"]["status"], "passed")
         self.assertRegex(steps["refusals"]["output"], r"\nRan \d+ tests in ")
+
+    def test_a_lent_machine_that_is_taken_back(self):
+        """What was measured before is decided, and no process is left."""
+        results = self.root / "tmp" / "day.json"
+        decisions = results.with_name("day_decisions.json")
+        variables = {"LD_PRELOAD": os.environ["TRAINER_FAKE_CUDA"], "FAKE_CUDA_FOLDER": str(self.root / "tmp")}
+        with subprocess.Popen([self.root / "kit" / "run.sh", "day1", "--python", VENV / "bin" / "python", "--results", results],
+                              env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+            printed = ""
+            while not printed.endswith("bench of "):
+                character = run.stdout.read(1)
+                self.assertNotEqual(character, "", printed)
+                printed += character
+            time.sleep(2)
+            run.terminate()
+            printed += run.stdout.read()
+            self.assertEqual(run.wait(timeout=60), 143, printed)
+        # An imitated GPU computes no values.
+        self.assertEqual([row["decision"] for row in json.loads(decisions.read_text())], ["no", "open", "open", "open"])
+        self.assertIn("[  PASSED  ] 5 tests.", (self.root / "tmp" / "day_output" / "01_gpu_test.txt").read_text())
+        self.assertEqual([step["name"] for step in json.loads(results.read_text())["steps"]], ["gpu_test"])
+        self.assertEqual(subprocess.run(["pgrep", "--full", f"{self.root}/kit/b"], capture_output=True).stdout, b"")
 
     def test_a_libtorch_that_does_not_fit(self):
         for python, reason in (("raise ImportError(\"no module\")",
