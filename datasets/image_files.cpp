@@ -12,9 +12,7 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/image_file.h"
-#include "datasets/csv.h"
 #include "datasets/files.h"
-#include "datasets/image_folder.h"
 
 namespace trainer::datasets {
 namespace {
@@ -90,12 +88,6 @@ void ImageFileOptions::describe(KeyTable& keys) {
       {.doc = "apply: turn images upright by their EXIF orientation; ignore: leave them as stored, except TIFF files, like torchvision's "
               "ImageFolder."});
   for (const char* key : {"mode", "exif_orientation"}) keys.set_facts(key, {.is_fixed_on_resume = true, .affects_features = true});
-}
-
-ImageFileOptions* image_file_options(const ComponentConfig& dataset) {
-  if (auto* folder = dynamic_cast<ImageFolderOptions*>(dataset.options.get())) return &folder->files;
-  auto* csv = dynamic_cast<CsvOptions*>(dataset.options.get());
-  return csv == nullptr ? nullptr : &csv->files;
 }
 
 data::ImageDecoding decoding_of(const ImageFileOptions& options, std::span<const std::filesystem::path> first_images) {

@@ -23,9 +23,6 @@ struct ImageFileOptions {
   void describe(KeyTable& keys);
 };
 
-// The ImageFileOptions among the options of a data set; null if the data set does not have these keys.
-ImageFileOptions* image_file_options(const ComponentConfig& dataset);
-
 // Damaged images are passed over until this many have been tried.
 inline constexpr size_t kMostTriedImages = 100;
 
