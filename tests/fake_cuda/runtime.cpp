@@ -830,6 +830,7 @@ FAKE_CUDA_API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t*
   *graph = std::exchange(stream->capture, nullptr);
   state().capturing = nullptr;
   FAKE_CUDA_CALL(cudaError_t);
+  if (*graph == nullptr) return static_cast<cudaError_t>(last_error = cudaErrorIllegalState);
   if ((*graph)->is_valid) return cudaSuccess;
   delete std::exchange(*graph, nullptr);
   return static_cast<cudaError_t>(last_error = cudaErrorStreamCaptureInvalidated);

@@ -16,7 +16,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/cuda/nccl.h>
 
-#include <exception>
 #include <memory>
 
 #include "device/cuda/compile.h"
@@ -70,9 +69,14 @@ void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex
 
 class Graph : public at::cuda::CUDAGraph {
  public:
-  // To be called if capture_begin() or capture_end() failed: LibTorch then leaves its allocators and generators as during a capture, with
-  // references to this object.
+  // Ends a recording that failed. If capture_begin() or capture_end() fails, LibTorch leaves its allocators and generators as during a
+  // capture, with references to this object.
   void abandon_capture(std::vector<at::Generator> generators) {
+    try {
+      if (!capture_ended_) capture_end();
+    } catch (const std::exception&) {
+      // The capture is invalid, did not begin or has already ended; the failure of the recording has been thrown.
+    }
     if (capture_ended_) return;
     generators.push_back(at::cuda::detail::getDefaultCUDAGenerator(capture_dev_));
     for (auto& generator : generators) generator.graphsafe_set_state(at::cuda::detail::createCUDAGenerator(capture_dev_));
@@ -93,19 +97,8 @@ std::function<void()> record_graph(const std::vector<at::Generator>& generators,
     // Thread-local, because in the global mode, a call that is not allowed during a capture, such as waiting for a copy, would also fail in
     // other threads and invalidate the graph.
     graph->capture_begin({}, cudaStreamCaptureModeThreadLocal);
-    std::exception_ptr failure;
-    try {
-      work();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    try {
-      graph->capture_end();
-    } catch (...) {
-      // The reason is the earlier failure.
-      if (!failure) failure = std::current_exception();
-    }
-    if (failure) std::rethrow_exception(failure);
+    work();
+    graph->capture_end();
   } catch (...) {
     graph->abandon_capture(generators);
     throw;

@@ -132,9 +132,12 @@ std::string reshape(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Reshape", {arguments.tensor(0), graph.add_constant(torch::tensor(shape))});
 }
 
+std::string take(Graph& graph, const std::string& tensor, int64_t axis, int64_t index) {
+  return graph.add_node("Gather", {tensor, graph.add_constant(torch::tensor(index))}, {{"axis", axis}});
+}
+
 std::string select(const Arguments& arguments, Graph& graph) {
-  return graph.add_node("Gather", {arguments.tensor(0), graph.add_constant(torch::tensor(arguments.integer(2)))},
-                        {{"axis", arguments.integer(1)}});
+  return take(graph, arguments.tensor(0), arguments.integer(1), arguments.integer(2));
 }
 
 std::string expand_as(const Arguments& arguments, Graph& graph) {
@@ -423,8 +426,7 @@ void convert_operator(const torch::jit::Node& node, Graph& graph) {
 void convert_list_unpack(const torch::jit::Node& node, Graph& graph) {
   const Arguments unbind(*node.input()->node(), graph);
   for (size_t i = 0; i < node.outputs().size(); ++i) {
-    const auto index = graph.add_constant(torch::tensor(static_cast<int64_t>(i)));
-    graph.name(node.output(i), graph.add_node("Gather", {unbind.tensor(0), index}, {{"axis", unbind.integer(1)}}));
+    graph.name(node.output(i), take(graph, unbind.tensor(0), unbind.integer(1), static_cast<int64_t>(i)));
   }
 }
 

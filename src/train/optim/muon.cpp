@@ -135,7 +135,9 @@ class Muon final : public Optimizer {
       const auto stacked = at::stack(matrices);
       const bool is_rounded = !stacked.is_cpu() && stacked.scalar_type() == torch::kFloat;
       const auto orthogonal = orthogonalise(is_rounded ? stacked.to(torch::kBFloat16) : stacked, options_.ns_steps);
-      const auto results = orthogonal.to(stacked.scalar_type(), false, false, torch::MemoryFormat::Contiguous).contiguous();
+      // to() writes converted matrices in order; only unconverted ones may still be transposed.
+      const auto results =
+          orthogonal.to(stacked.scalar_type(), /*non_blocking=*/false, /*copy=*/false, torch::MemoryFormat::Contiguous).contiguous();
       for (size_t k = 0; k < indices.size(); ++k) updates[indices[k]] = to_weight(results[static_cast<int64_t>(k)], directions[indices[k]]);
     }
     return updates;
