@@ -19,7 +19,6 @@ from bench import first_step
 from harness import PEERS, ROOT, Worker, add_ratios, summary
 
 
-
 class Case(NamedTuple):
     title: str
     network: str
@@ -160,7 +159,7 @@ class Bench:
                 "name": worker.name, **values, "steps_per_second": 1 / step, "host_share": statistics.median(a["queued"] for a in single) / step,
                 "device_memory_mb": single[-1]["peak_memory"] / 2**20, "steps": worker.steps, **worker.command,
                 "settings": worker.settings})
-        if [worker.name for worker in workers][:1] == ["ours"] and result.get("losses", {"equal": True})["equal"]:
+        if [worker.name for worker in workers][:1] == ["ours"] and losses_agree(result):
             add_ratios(result)
         return result
 
@@ -198,9 +197,14 @@ def python_facts(python):
     return dict(zip(("python", "torch", "cuda", "has_gpu"), json.loads(run.stdout)))
 
 
+def losses_agree(result):
+    """False only if both sides computed losses that differ."""
+    return result.get("losses", {"equal": True})["equal"]
+
+
 def print_result(title, result):
     print(f"{title} [{result['unit']}]")
-    if "losses" in result and not result["losses"]["equal"]:
+    if not losses_agree(result):
         print(f"  the losses differ, so the figures are not compared: ours {result['losses']['ours']}, Python {result['losses']['python']}")
     for c in result["contenders"]:
         spread = "{median:,.2f} ({min:,.2f} - {max:,.2f})".format(**c)
@@ -239,7 +243,7 @@ def main():
         try:
             result = measure()
             print_result(title, result)
-            failed = failed or "ours" in result.get("failures", {}) or not result.get("losses", {"equal": True})["equal"]
+            failed = failed or "ours" in result.get("failures", {}) or not losses_agree(result)
         except (SystemExit, subprocess.SubprocessError) as error:
             result, failed = {"error": str(error)}, True
             print(f"{title}: {error}")

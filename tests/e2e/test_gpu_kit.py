@@ -100,8 +100,10 @@ class GpuKitTest(unittest.TestCase):
             self.assertEqual(run.wait(timeout=60), 143, printed)
         # An imitated GPU computes no values.
         self.assertEqual([row["decision"] for row in json.loads(decisions.read_text())], ["no", "open", "open", "open"])
-        self.assertIn("[  PASSED  ] 5 tests.", (self.root / "tmp" / "day_output" / "01_gpu_test.txt").read_text())
-        self.assertEqual([step["name"] for step in json.loads(results.read_text())["steps"]], ["gpu_test"])
+        self.assertIn("[  PASSED  ] 5 tests.", (self.root / "tmp" / "day_output" / "02_gpu_test.txt").read_text())
+        steps = {step["name"]: step["status"] for step in json.loads(results.read_text())["steps"]}
+        self.assertEqual(list(steps), ["training on cuda", "gpu_test"])
+        self.assertEqual(steps["training on cuda"], "passed")
         self.assertEqual(subprocess.run(["pgrep", "--full", f"{self.root}/kit/b"], capture_output=True).stdout, b"")
 
     def test_a_libtorch_that_does_not_fit(self):
