@@ -50,7 +50,7 @@ function(trainer_find_cuda_headers torch)
   endforeach()
 
   # A LibTorch that is not a wheel contains NCCL in libtorch_cuda.so.
-  set(version_pattern "NCCL version ([0-9]+\\.[0-9]+)")
+  set(version_pattern "NCCL version ([0-9]+\\.[0-9]+)[0-9.]*\\+cuda")
   trainer_version_in(wanted_nccl "${torch}/../nvidia/nccl/lib/libnccl.so.2" "${version_pattern}")
   if(NOT wanted_nccl)
     trainer_version_in(wanted_nccl "${torch}/lib/libtorch_cuda.so" "${version_pattern}")

@@ -22,7 +22,7 @@ set(TRAINER_TORCH_LIBRARY_DIR "${_torch}/lib")
 add_library(torch::cpu INTERFACE IMPORTED GLOBAL)
 # -idirafter makes the compiler search these folders after the system's, because torch/include has a newer fmt than the distribution's
 # spdlog needs. It also suppresses warnings from LibTorch's headers.
-target_compile_options(torch::cpu INTERFACE
+target_compile_options(torch::cpu INTERFACE "-ffile-prefix-map=${_torch}/=torch/"
   "SHELL:-idirafter \"${_torch}/include/torch/csrc/api/include\"" "SHELL:-idirafter \"${_torch}/include\"")
 # The dependencies of libtorch_cpu are found at run time by its own search paths, not by the linker.
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
@@ -50,7 +50,9 @@ if(NOT EXISTS "${_torch}/lib/libtorch_cuda.so")
   message(STATUS "CUDA module: no (this LibTorch is for CPUs only)")
 elseif(CUDA_INCLUDE_DIR AND NCCL_INCLUDE_DIR)
   add_library(torch::cuda INTERFACE IMPORTED GLOBAL)
-  target_compile_options(torch::cuda INTERFACE "SHELL:-idirafter \"${CUDA_INCLUDE_DIR}\"" "SHELL:-idirafter \"${NCCL_INCLUDE_DIR}\"")
+  # Searched before the system's folders, which may have the headers of another version, such as /usr/local/include/nccl.h: structures of
+  # another size than LibTorch's would overwrite memory.
+  target_include_directories(torch::cuda SYSTEM INTERFACE "${CUDA_INCLUDE_DIR}" "${NCCL_INCLUDE_DIR}")
   target_link_options(torch::cuda INTERFACE -Wl,--no-as-needed)
   target_link_libraries(torch::cuda INTERFACE torch::cpu "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so")
   message(STATUS "CUDA module: yes (headers of ${CUDA_INCLUDE_DIR} and ${NCCL_INCLUDE_DIR})")

@@ -115,7 +115,7 @@ install_compiler() {
 # Installs the libraries and headers of a torch wheel, and the two CUDA libraries that libtorch_cpu loads on every machine.
 install_torch() {
   local version=$torch needed site
-  if [ "$torch" = cpu ]; then version=$(sed -n 's/^torch==//p' "$base/root/trainer/scripts/requirements/torch.txt"); fi
+  if [ "$torch" = cpu ]; then version=$(sed -n 's/^torch==//p' "$base"/root/trainer/scripts/requirements/libtorch-*/torch.txt | sort -V | tail -n 1); fi
   install_packages python3-venv
   inside python3 -m venv /root/torch
   inside /root/torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \

@@ -11,8 +11,8 @@ Checks format, includes and scripts, builds, runs clang-tidy and then the tests.
   --fix    write the format instead of checking it
   --all    also what takes hours: clang-tidy on every source, not only on those changed since HEAD; a build of each source by
            itself without the precompiled header; the unit tests under the address and undefined behaviour sanitizers; those
-           with several threads (loader, savers of checkpoints, supervision, shared memory) under the thread sanitizer; and a
-           minute of each fuzzer
+           with several threads (loader, savers of checkpoints, supervision, shared memory) under the thread sanitizer; a
+           minute of each fuzzer; and with the oldest LibTorch, in build/oldest, the unit, parity and fake_gpu tests
 TEXT
 }
 
@@ -51,6 +51,15 @@ lint() {
     2> >(grep -v ' warnings generated\.$' >&2)
 }
 
+# Tests the committed state with the oldest LibTorch.
+test_oldest_libtorch() {
+  local clone=$root/build/oldest version
+  version=$(cd "$root/scripts/requirements" && printf '%s\n' libtorch-* | sed 's/libtorch-//' | sort -V | head -n 1)
+  rm -rf "$clone"
+  git clone --quiet "$root" "$clone"
+  TRAINER_LIBTORCH=$version "$clone/scripts/test.sh" --parity -L 'unit|parity|fake_gpu'
+}
+
 stage set-up set_up --dev
 stage format check_format "${fix[@]}"
 stage includes check_includes
@@ -64,4 +73,5 @@ if $all; then
   "$root/scripts/sanitize.sh" asan
   "$root/scripts/sanitize.sh" tsan data engine checkpoint distributed supervision
   for reader in pytorch_file safetensors; do "$root/scripts/fuzz.sh" "$reader" 60; done
+  stage "oldest LibTorch" test_oldest_libtorch
 fi

@@ -43,6 +43,11 @@ unlock_checkout() {
   if [ -n "${checkout_lock:-}" ]; then exec {checkout_lock}>&-; fi
 }
 
+torch_folder() { realpath -m -- "${TRAINER_TORCH_DIR:-$root/.deps/torch}"; }
+
+# Prints the version of the LibTorch that is used, such as 2.15.0.
+torch_version() { sed -n 's/^ *set(PACKAGE_VERSION "\([0-9.]*\).*/\1/p' "$(torch_folder)/share/cmake/Torch/TorchConfigVersion.cmake"; }
+
 build_folder() { echo "$root/build/$preset"; }
 
 # One compiler process with LibTorch's headers needs up to 3 GB.

@@ -9,8 +9,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/gpu_kit.sh [--output FOLDER]
   --output FOLDER  the folder of the kit, which is replaced; default: build/gpu_kit
-Copy the folder to a machine with NVIDIA GPUs, x86-64, glibc 2.34 or newer and the torch package of the same version as here, and call
-run.sh there; run.sh --help describes its arguments.
+Copy the folder to a machine with NVIDIA GPUs, x86-64, glibc 2.34 or newer and a torch package of the same version as here, up to the
+patch release (TRAINER_LIBTORCH of scripts/setup.sh selects another), and call run.sh there; run.sh --help describes its arguments.
 TEXT
 }
 
@@ -64,7 +64,7 @@ collect() {
   done
   cp "$root"/scripts/gpu_kit/* "$output/"
   find "$output" -name __pycache__ -prune -exec rm -rf {} +
-  python3 - "$output/kit.json" "$(sed -n 's/^torch==//p' "$root/scripts/requirements/torch.txt")" \
+  python3 - "$output/kit.json" "$(torch_version)" \
     "$(git -C "$root" describe --always --dirty --abbrev=12 --exclude='*')" <<'TEXT'
 import json, pathlib, sys
 pathlib.Path(sys.argv[1]).write_text(json.dumps({"torch": sys.argv[2], "commit": sys.argv[3]}, indent=1) + "\n")

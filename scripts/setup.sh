@@ -5,14 +5,18 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+# The versions of LibTorch that the project is tested with, oldest first.
+mapfile -t versions < <(cd "$root/scripts/requirements" && printf '%s\n' libtorch-* | sed 's/libtorch-//' | sort -V)
+
 usage() {
-  cat <<'TEXT'
+  cat <<TEXT
 usage: scripts/setup.sh [--cuda] [--parity] [--dev]
   --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); automatic if an NVIDIA driver is found
   --parity  --cuda, and a small Python environment that imports the same LibTorch (for tests/parity and bench/)
   --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and the programs for the tests of Slurm,
             MPI, containers, bundles, the kit for GPUs, pages in a browser and the example in C#
 environment:
+  TRAINER_LIBTORCH=VERSION   one of ${versions[*]}; without it the newest. Replaces another version that is installed
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and download none
   TRAINER_WITH_OPENCV=OFF    build without support for image files; does not install OpenCV, libjpeg and libtiff
 TEXT
@@ -86,10 +90,10 @@ make_python_environment() {
   "$system_python" -I -m venv "$deps/venv" || fail "no Python environment could be created in $deps/venv" "install python3-venv"
 }
 
-# fetch NAME SIZE: installs the wheels of requirements/NAME.txt; repeats that only when the file changes.
+# fetch LIST SIZE: installs the wheels of requirements/LIST.txt; repeats that only when the file changes.
 fetch() {
-  local list="$root/scripts/requirements/$1.txt" stamp
-  stamp="$deps/done/$1-$(cksum <"$list" | tr ' ' -)"
+  local list="$root/scripts/requirements/$1.txt" name=${1##*/} stamp
+  stamp="$deps/done/$name-$(cksum <"$list" | tr ' ' -)"
   if [ -e "$stamp" ]; then return; fi
   touch "$unfinished"
   make_python_environment
@@ -102,7 +106,7 @@ fetch() {
     if [ "$code" -lt 128 ]; then rm "$unfinished"; fi
     fail "the wheels of scripts/requirements/$1.txt could not be downloaded" "check the network and the disk ($(df -h --output=avail "$deps" | tail -n 1 | tr -d ' ') free), then run this script again"
   fi
-  rm -f "$deps/done/$1-"*
+  rm -f "$deps/done/$name-"*
   touch "$stamp"
   rm "$unfinished"
   say "$1: $((SECONDS - start)) s; .deps is now $(du -sh "$deps" | cut -f 1)"
@@ -122,9 +126,15 @@ if [ -e "$unfinished" ]; then
   mkdir "$deps/done"
   rm "$unfinished"
 fi
-fetch torch "about 510 MB"
+version=${TRAINER_LIBTORCH:-${versions[-1]}}
+[ -d "$root/scripts/requirements/libtorch-$version" ] || fail "TRAINER_LIBTORCH=$version is not a version that the project is tested with" \
+  "set it to one of ${versions[*]}"
+fetch "libtorch-$version/torch" "about 510 MB"
 torch=$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)
 # Nothing is written if nothing is missing, because the checkout may be read-only.
 if [ "$(readlink "$deps/torch")" != "$torch" ]; then ln -sfn "$torch" "$deps/torch"; fi
-if $cuda; then fetch cuda "about 1.9 GB"; fi
-if $parity; then fetch parity "about 95 MB"; fi
+if $cuda; then fetch "libtorch-$version/cuda" "about 1.9 GB"; fi
+if $parity; then
+  fetch parity "about 90 MB"
+  fetch "libtorch-$version/torchvision" "about 8 MB"
+fi

@@ -227,7 +227,8 @@ class DistributedDataParallel {
  private:
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<DataParallel> data_parallel_;
-  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooks_;
+  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()));  // its type depends on LibTorch's version
+  std::vector<std::pair<Accumulator, uintptr_t>> hooks_;
   bool synchronizes_ = true;
   bool is_first_ = true;  // whether the next forward pass is the first one of a step
   std::atomic<bool> is_in_backward_ = false;

@@ -60,7 +60,7 @@ def find_libtorch(python, wanted):
         reason = (found.stderr.strip().splitlines() or ["no message"])[-1]
         raise Refusal(f"{python} cannot import torch: {reason}; install torch {wanted}, or name another Python with --python")
     torch = json.loads(found.stdout.splitlines()[-1])
-    if torch["version"].split("+")[0] != wanted:
+    if torch["version"].split(".")[:2] != wanted.split(".")[:2]:
         raise Refusal(f"{python} has torch {torch['version']}, but the kit was built for {wanted}; name another Python with --python")
     if not torch["cuda"]:
         raise Refusal(f"torch {torch['version']} of {python} is for CPUs only; install the one with CUDA")

@@ -70,11 +70,12 @@ constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
 // Rank 0 collects parameters and buffers in messages, and broadcasts a message once it has this many bytes.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
 
-// The Reducer's constructor has 12 arguments in LibTorch 2.11 and 13 from 2.12 on.
+// The Reducer's constructor has 12 arguments in LibTorch 2.11. From 2.12 on it has `batched_grad_copy`: gradients are copied into a full
+// bucket by one kernel, instead of by one for each parameter.
 template <class Reducer = c10d::Reducer, class... Args>
-std::shared_ptr<Reducer> new_reducer(Args&&... args) {
+std::shared_ptr<Reducer> new_reducer(bool batched_grad_copy, Args&&... args) {
   if constexpr (std::is_constructible_v<Reducer, Args..., bool>) {
-    return std::make_shared<Reducer>(std::forward<Args>(args)..., /*batched_grad_copy=*/false);
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., batched_grad_copy);
   } else {
     return std::make_shared<Reducer>(std::forward<Args>(args)...);
   }
@@ -257,8 +258,9 @@ void DataParallel::make_reducer(std::optional<GradientExchange> exchange) {
   std::ranges::reverse(buckets);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
-  reducer_ = new_reducer(parameters_, std::move(buckets), group_->c10d_group(), is_sparse_, cap, options_.find_unused_parameters,
-                         options_.gradient_as_bucket_view, std::move(names), first_cap, /*skip_all_reduce_unused_params=*/false,
+  reducer_ = new_reducer(/*batched_grad_copy=*/parameters_.front().is_cuda(), parameters_, std::move(buckets), group_->c10d_group(),
+                         is_sparse_, cap, options_.find_unused_parameters, options_.gradient_as_bucket_view, std::move(names), first_cap,
+                         /*skip_all_reduce_unused_params=*/false,
                          /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   // The Reducer calls it without a check when the set of unused parameters changes.
   logger_ = std::make_shared<c10d::Logger>(reducer_);

@@ -40,6 +40,16 @@ void check_dense(const torch::Tensor& tensor, const char* what) {
               "; call contiguous() first");
 }
 
+// Gathers the inputs of all ranks into one tensor. Newer versions of LibTorch than 2.11 have another name for it.
+template <class Group>
+c10::intrusive_ptr<c10d::Work> gather_into(Group& group, torch::Tensor& all, torch::Tensor& input, const c10d::AllgatherOptions& options) {
+  if constexpr (requires { group.all_gather_single(all, input, options); }) {
+    return group.all_gather_single(all, input, options);
+  } else {
+    return group._allgather_base(all, input, options);
+  }
+}
+
 }  // namespace
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Activity> activity) : ranks_{0}, activity_(std::move(activity)) {}
@@ -126,7 +136,7 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
       auto input = tensor.contiguous();
       c10d::AllgatherOptions options;
       options.asyncOp = false;
-      return group_->_allgather_base(all, input, options);
+      return gather_into(*group_, all, input, options);
     });
     return all;
   }

@@ -21,10 +21,10 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-// LibTorch 2.14 removed setSequenceNumberForGroup().
+// From LibTorch 2.14 on, the numbers start at 0, and there is nothing to agree on.
 template <class Backend>
 void set_sequence_number(Backend& backend) {
-  if constexpr (requires { backend.setSequenceNumberForGroup(); }) backend.setSequenceNumberForGroup();
+  if constexpr (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 14) backend.setSequenceNumberForGroup();
 }
 
 }  // namespace

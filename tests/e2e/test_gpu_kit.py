@@ -37,9 +37,9 @@ class GpuKitTest(unittest.TestCase):
         run_checked([ROOT / "scripts" / "gpu_kit.sh", "--output", pathlib.Path(folder.name, "kit")])
         copy_root(RELEASE, cls.root, ("python3",))
         packages = cls.root / "usr" / "local" / "lib" / f"python{PYTHON}" / "dist-packages"
-        version = next(line for line in (ROOT / "scripts" / "requirements" / "torch.txt").read_text().splitlines() if line.startswith("torch=="))
+        cls.version = json.loads(pathlib.Path(folder.name, "kit", "kit.json").read_text())["torch"]
         run_checked([VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
-                     "--no-cache-dir", "--target", packages, "--python-version", PYTHON, "--only-binary=:all:", version])
+                     "--no-cache-dir", "--target", packages, "--python-version", PYTHON, "--only-binary=:all:", f"torch=={cls.version}"])
         [installed] = VENV.glob("lib/python3*/site-packages")
         for name in PURE_PACKAGES:
             copy = shutil.copytree if (installed / name).is_dir() else shutil.copy
@@ -108,9 +108,9 @@ class GpuKitTest(unittest.TestCase):
 
     def test_a_libtorch_that_does_not_fit(self):
         for python, reason in (("raise ImportError(\"no module\")",
-                                "cannot import torch: ImportError: no module; install torch 2.11.0, or name another Python with --python"),
+                                f"cannot import torch: ImportError: no module; install torch {self.version}, or name another Python with --python"),
                                ("__version__ = \"1.13.1\"; __path__ = [\"/\"]\nclass version: cuda = \"11\"",
-                                "has torch 1.13.1, but the kit was built for 2.11.0; name another Python with --python")):
+                                f"has torch 1.13.1, but the kit was built for {self.version}; name another Python with --python")):
             (self.root / "other").mkdir(exist_ok=True)
             (self.root / "other" / "torch.py").write_text(python + "\n")
             run = self.inside("PYTHONPATH=/other /kit/run.sh")

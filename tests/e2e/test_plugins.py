@@ -155,9 +155,12 @@ class PluginsTest(FolderCase):
         refuse(self.folder / "libold.so",
                f'the plug-in "{self.folder}/libold.so" was built for trainer 0.99.0 with LibTorch {libtorch}, and this is trainer {this}; build it '
                "again with this version")
-        (self.folder / "torch.cpp").write_text(f"""extern "C" const char* trainer_plugin_version() {{ return "{version} with LibTorch 1.0.0"; }}
+        # Patch releases of LibTorch have the same interface, others do not.
+        for file, torch in (("patch.so", re.sub(r"\.\d+$", ".99", libtorch)), ("libtorch1.so", "1.0.0")):
+            (self.folder / "torch.cpp").write_text(f"""extern "C" const char* trainer_plugin_version() {{ return "{version} with LibTorch {torch}"; }}
 extern "C" void trainer_plugin_register() {{}}\n""")
-        subprocess.run(["c++", "-fPIC", "-shared", "torch.cpp", "-o", "libtorch1.so"], cwd=self.folder, check=True)
+            subprocess.run(["c++", "-fPIC", "-shared", "torch.cpp", "-o", file], cwd=self.folder, check=True)
+        self.done(TRAINER, "list", "models", "--plugin", self.folder / "patch.so")
         refuse(self.folder / "libtorch1.so", f'the plug-in "{self.folder}/libtorch1.so" was built for trainer {version} with LibTorch 1.0.0, and this is')
 
     def test_the_docs_show_the_code(self):

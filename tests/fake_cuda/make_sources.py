@@ -13,7 +13,7 @@ TORCH = ["libtorch_cuda.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_nvsh
 # For each symbol version, a pattern of the names of its functions.
 VERSIONS = {"libcudart.so.13": r"(__)?cuda", "libcublas.so.13": r"cublas(?!Lt)", "libcublasLt.so.13": r"cublasLt", "libcudnn.so.9": r"cudnn",
             "libnccl.so.2": r"nccl", "libcufft.so.12": r"cufft", "libcusparse.so.12": r"cusparse(?!Lt)", "libcusparseLt.so.0": r"cusparseLt",
-            "libcurand.so.10": r"curand", "libcufile.so.0": r"cuFile", "NVSHMEM": r"nvshmem", "libcuda.so.1": r"cu[A-Z](?!ile)"}
+            "libcurand.so.10": r"curand", "libcufile.so.0": r"cuFile", "libcupti.so.13": r"cupti", "NVSHMEM": r"nvshmem", "libcuda.so.1": r"cu[A-Z](?!ile)"}
 # Functions that start work on the GPU, and functions that create an object: the position of the argument that then points to it.
 LAUNCHES = (r"cublas\w*(gemm|gemv|Gemm|dot|Dot|trsm|Batched)\w*$|cublasLtMatmul$|cudnnBackendExecute$|"
             r"cudnn(BatchNormalization|Convolution|Pooling|RNN)(?!\w*(Size|Algorithm))\w*(Forward|Backward)")

@@ -69,15 +69,30 @@ void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex
 
 class Graph : public at::cuda::CUDAGraph {
  public:
-  // Ends a recording that failed. If capture_begin() or capture_end() fails, LibTorch leaves its allocators and generators as during a
-  // capture, with references to this object.
+  // Registers the generators that the recording may use. Newer versions than 2.11 register them on their first use.
+  template <class CudaGraph = at::cuda::CUDAGraph>
+  void use(const std::vector<at::Generator>& generators) {
+    if constexpr (requires(CudaGraph & graph, const at::Generator& generator) { graph.register_generator_state(generator); }) {
+      for (const auto& generator : generators) CudaGraph::register_generator_state(generator);
+    }
+  }
+
+  // Ends a recording that failed. If capture_begin() or capture_end() fails, some versions of LibTorch leave their allocators and
+  // generators as during a capture, with references to this object; in newer ones, reset() knows what it has to end.
+  template <class CudaGraph = Graph>
   void abandon_capture(std::vector<at::Generator> generators) {
     try {
       if (!capture_ended_) capture_end();
     } catch (const std::exception&) {
       // The capture is invalid, did not begin or has already ended; the failure of the recording has been thrown.
     }
+    // Otherwise the next operation would report the error of a call whose result LibTorch has not read.
+    (void)cudaGetLastError();
     if (capture_ended_) return;
+    if constexpr (requires(CudaGraph & graph) { graph.capturing_to_pool_; }) {
+      reset();
+      return;
+    }
     generators.push_back(at::cuda::detail::getDefaultCUDAGenerator(capture_dev_));
     for (auto& generator : generators) generator.graphsafe_set_state(at::cuda::detail::createCUDAGenerator(capture_dev_));
     c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
@@ -90,7 +105,7 @@ class Graph : public at::cuda::CUDAGraph {
 
 std::function<void()> record_graph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
   const auto graph = std::make_shared<Graph>();
-  for (const auto& generator : generators) graph->register_generator_state(generator);
+  graph->use(generators);
   // The graph allocates memory of its own and cannot use the memory that is cached now, so the cache is emptied.
   c10::cuda::CUDACachingAllocator::emptyCache();
   try {

@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <regex>
 #include <set>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -88,11 +89,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of the version that must match in a plug-in: below 1.0, the third number is not part of the interface.
-std::string interface_of(std::string_view version) {
-  const auto second = version.find('.', version.find('.') + 1);
-  const auto rest = version.find(' ');
-  return std::string(version.substr(0, second)) + (rest == std::string_view::npos ? "" : std::string(version.substr(rest)));
+// The part of the version that must match in a plug-in: of trainer, below 1.0, and of LibTorch the first two numbers.
+std::string interface_of(const std::string& version) {
+  static const std::regex numbers(R"((\d+\.\d+)\S*)");
+  return std::regex_replace(version, numbers, "$1");
 }
 
 std::set<fs::path>& loaded_names() {

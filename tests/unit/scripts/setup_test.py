@@ -36,10 +36,11 @@ class SetupTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.root = self.folder / "it's here"
-        (self.root / "scripts" / "requirements").mkdir(parents=True)
+        self.requirements = self.root / "scripts" / "requirements" / "libtorch-1.10"
+        self.requirements.mkdir(parents=True)
         for script in ("setup.sh", "common.sh"):
             shutil.copy(SCRIPTS / script, self.root / "scripts")
-        (self.root / "scripts" / "requirements" / "torch.txt").write_text("stands-for-torch==1.0\n")
+        (self.requirements / "torch.txt").write_text("stands-for-torch==1.0\n")
         wheels, self.tools = self.folder / "wheels", self.folder / "tools"
         wheels.mkdir()
         self.tools.mkdir()
@@ -80,11 +81,11 @@ class SetupTest(unittest.TestCase):
 
     def test_wheels_that_cannot_be_fetched_leave_the_others(self):
         self.assert_complete(self.start())
-        (self.root / "scripts" / "requirements" / "cuda.txt").write_text("not-there==1.0\n")
+        (self.requirements / "cuda.txt").write_text("not-there==1.0\n")
         process = self.start(options=["--cuda"])
         output = process.communicate(timeout=120)[1]
         self.assertEqual(process.returncode, 1, output)
-        self.assertIn("the wheels of scripts/requirements/cuda.txt could not be downloaded", output)
+        self.assertIn("the wheels of scripts/requirements/libtorch-1.10/cuda.txt could not be downloaded", output)
         self.assertEqual(self.assert_complete(self.start()), "")
         # The kernel may kill pip when memory runs out.
         python = self.deps / "venv" / "bin" / "python"
@@ -95,11 +96,22 @@ class SetupTest(unittest.TestCase):
         self.assertIn("could not be downloaded", process.communicate(timeout=120)[1])
         self.assertIn("an earlier set-up was interrupted", self.assert_complete(self.start()))
 
+    def test_another_version_of_libtorch(self):
+        shutil.copytree(self.requirements, self.requirements.with_name("libtorch-1.9"))
+        (self.requirements.with_name("libtorch-1.9") / "torch.txt").write_text("# an older one\nstands-for-torch==1.0\n")
+        for version, used in (("", "1.10"), ("1.9", "1.9"), ("1.10", "1.10")):
+            self.environment["TRAINER_LIBTORCH"] = version
+            self.assertIn(f"downloading libtorch-{used}/torch", self.assert_complete(self.start()))
+        self.environment["TRAINER_LIBTORCH"] = "1.1"
+        process = self.start()
+        self.assertIn("TRAINER_LIBTORCH=1.1 is not a version that the project is tested with\nsetup: set it to one of 1.9 1.10\n", process.communicate(timeout=60)[1])
+        self.assertEqual(process.returncode, 1)
+
     def test_two_at_once_and_a_read_only_checkout(self):
         first, second = self.start(), self.start()
         outputs = [self.assert_complete(process) for process in (first, second)]
         self.assertEqual(sum("waiting for another set-up or build" in output for output in outputs), 1, outputs)
-        self.assertEqual(sum("downloading torch" in output for output in outputs), 1, outputs)
+        self.assertEqual(sum("downloading libtorch-1.10/torch" in output for output in outputs), 1, outputs)
         if os.getuid() != 0:
             self.skipTest("only root can make a folder read-only for this test")
         read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2"'
