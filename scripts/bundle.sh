@@ -4,14 +4,15 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 limit_mb=250
-torch=$(realpath -m -- "${TRAINER_TORCH_DIR:-$root/.deps/torch}")
+torch=$(torch_folder)
 # The newest symbol versions that Ubuntu 22.04 has.
 declare -A limits=([GLIBC]=2.35 [GLIBCXX]=3.4.30 [CXXABI]=1.3.13 [GCC]=12.0.0)
 
 usage() {
   cat <<'TEXT'
 usage: scripts/bundle.sh [--cuda] [--output FOLDER] [--level N]
-  --cuda           for NVIDIA GPUs, without LibTorch and NVIDIA's libraries, which the program loads from a torch package
+  --cuda           for NVIDIA GPUs, without LibTorch and NVIDIA's libraries, which the program loads from a torch package; also as a
+                   Python wheel
   --output FOLDER  the folder for the archive; default: build/bundle
   --level N        zstd's compression level, 1 to 19; default: 19, which takes minutes
 Build the bundle on Debian 12: a program that is built on a newer system needs a newer C library.
@@ -60,11 +61,9 @@ install_program() {
   mkdir libexec
   mv bin/trainer libexec/
   runtime=$(objdump -p "$torch/lib/libc10_cuda.so" | sed -n 's/^ *NEEDED *\(libcudart\.so\.[0-9]*\)$/\1/p')
-  sed "s/@TORCH_VERSION@/$(torch_version)/; s/@CUDA_RUNTIME@/$runtime/" "$root/scripts/bundle/trainer.sh" >bin/trainer
+  sed "s/@TORCH_VERSION@/$(torch_version | cut -d . -f 1,2)/; s/@CUDA_RUNTIME@/$runtime/" "$root/scripts/bundle/trainer.sh" >bin/trainer
   chmod 755 bin/trainer
 }
-
-torch_version() { sed -n 's/^ *set(PACKAGE_VERSION "\([0-9.]*\).*/\1/p' "$torch/share/cmake/Torch/TorchConfigVersion.cmake"; }
 
 # The program and its own libraries.
 own_files() {
@@ -99,9 +98,6 @@ copy_libraries() {
   mapfile -t files < <(own_files)
   LD_LIBRARY_PATH=$torch_path distribution_libraries "${files[@]}" | while read -r library path; do
     cp -L "$path" "$system/$library"
-    path=$(realpath "$path")
-    # dpkg of Debian 12 still lists some files under /lib, which is now a link to /usr/lib.
-    { dpkg-query -S "$path" 2>/dev/null || dpkg-query -S "${path#/usr}"; } | cut -d : -f 1 >>"$work/packages"
   done
 }
 
@@ -110,10 +106,9 @@ copy_licences() {
   mkdir -p "$licences/debian" "$licences/uPlot"
   cp "$root/third_party/uPlot/LICENSE" "$licences/uPlot/"
   cp -rL /usr/share/common-licenses "$licences/debian/"
-  { cat "$work/packages"; printf '%s\n' "${compiled_in[@]}"; } | sort -u | while read -r package; do
+  "$root/scripts/bundle/bill_of_materials.py" "$PWD" "$version" "$torch" "${compiled_in[@]}" | while read -r package; do
     cp -L "/usr/share/doc/$package/copyright" "$licences/debian/$package" || fail "the licence of the package $package is missing: /usr/share/doc/$package/copyright"
-    dpkg-query -W -f '${Package} ${Version}, source ${source:Package} ${source:Version}\n' "$package"
-  done >"$licences/debian/packages.txt"
+  done
 }
 
 # All libraries must be in the bundle, except those of the C library and the compiler, and with --cuda those of the torch package.
@@ -175,6 +170,7 @@ stage collect make_bundle
 stage check check_bundle
 mkdir -p "$output"
 stage compress compress
+if $cuda; then stage wheel "$root/scripts/bundle/wheel.py" "$work/$name" "$version" "$(torch_version | cut -d . -f 1,2)" "${limits[GLIBC]}" "$output"; fi
 megabytes() { awk '{ printf "%.0f", $1 / 1e6 }'; }
 size=$(stat -c %s "$output/$name.tar.zst" | megabytes)
 [ "$size" -le "$limit_mb" ] || fail "$output/$name.tar.zst has $size MB, more than the limit of $limit_mb MB (limit_mb in scripts/bundle.sh)"

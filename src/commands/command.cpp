@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/light_commands.h"
+#include "commands/embedded.h"
 #include "device/libtorch_settings.h"
 #include "distributed/first_line.h"
 #include "distributed/supervision/failure.h"
@@ -38,7 +39,7 @@ constexpr std::array kCommands = {
     Command{"config", "show the reference of all keys, a file with its defaults, or the JSON schema", &config},
     Command{"data", "download, check, audit, show and pack data sets", &data},
     Command{"weights", "list, fetch and verify published weights from which training can start", &weights},
-    Command{"checkpoint", "info, verify, diff and average: show, check, compare and average checkpoints", &checkpoint},
+    Command{"checkpoint", "show, check, compare and average checkpoints, and list what they were made of", &checkpoint},
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-export", "compare an exported file with its checkpoint on real images", &verify_export},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
@@ -55,7 +56,8 @@ void print_help() {
   std::string text =
       "trainer: trains image classifiers from a YAML experiment file\n\n"
       "usage: trainer --config FILE [key=value ...]\n"
-      "       trainer COMMAND [arguments]\n\ncommands:\n";
+      "       trainer COMMAND [arguments]\n"
+      "       trainer --version|--licenses\n\ncommands:\n";
   for (const auto& command : kCommands) text += fmt::format("  {:<14} {}\n", command.name, command.doc);
   text +=
       "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, "
@@ -83,6 +85,10 @@ ExitCode find_and_run(std::vector<std::string> args) {
   const auto name = args.front();
   if (name == "--version") {
     print_text(run::version_text() + '\n');
+    return ExitCode::kDone;
+  }
+  if (name == "--licenses") {
+    print_text(kThirdPartyNotices);
     return ExitCode::kDone;
   }
   if (name == "help" && args.size() > 1) {

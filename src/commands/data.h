@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <string_view>
 
 #include "config/experiment.h"
 #include "config/load.h"
@@ -11,9 +10,6 @@
 #include "trainer/error.h"
 
 namespace trainer::commands {
-
-// The page for --page, with the names of its parts in braces; embedded by CMake from audit_page.html.
-extern const std::string_view kAuditPage;
 
 struct AuditArguments {
   bool json = false;

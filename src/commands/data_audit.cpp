@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/data.h"
+#include "commands/embedded.h"
 #include "commands/pictures.h"
 #include "commands/run_end.h"
 #include "commands/sample_progress.h"

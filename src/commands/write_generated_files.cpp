@@ -30,6 +30,7 @@ std::vector<std::vector<std::string>> command_lines() {
       {"-h"},
       {"help"},
       {"--version"},
+      {"--licenses"},
       {"list"},
       {"config", "reference"},
       {"config", "reference", "--format", "text"},

@@ -12,7 +12,10 @@ CudaAccess open_cuda_module() {
   // libraries use each other's symbols.
   void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
-    return {.refusal = fmt::format("{}; for GPUs use the -cuda bundle, or run scripts/setup.sh --cuda and build again", dlerror())};
+    return {
+        .refusal = fmt::format(
+            "{}; for GPUs use the -cuda bundle or the wheel with a torch package for CUDA, or run scripts/setup.sh --cuda and build again",
+            dlerror())};
   const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(library, kCudaModuleEntry));
   if (entry == nullptr)
     return {.refusal = "libtrainer_cuda.so and this program have different versions; unpack the bundle again, or build both again"};
