@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/state/tree_differences.h"
@@ -13,8 +15,10 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
+#include "config/yaml.h"
 #include "distributed/first_line.h"
 #include "run/network/network_file.h"
+#include "run/recipe/registries.h"
 #include "trainer/state.h"
 
 namespace trainer::commands {
@@ -138,6 +142,103 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   target.commit();
 }
 
+using Json = nlohmann::ordered_json;
+
+Json properties(const std::vector<std::pair<const char*, Json>>& values) {
+  auto list = Json::array();
+  for (const auto& [name, value] : values) {
+    if (!value.is_null())
+      list.push_back({{"name", std::string("trainer:") + name}, {"value", value.is_string() ? value.get<std::string>() : value.dump()}});
+  }
+  return list;
+}
+
+Json parsed_if_there(const fs::path& file) {
+  std::error_code unreadable;
+  return fs::exists(file, unreadable) ? Json::parse(read_file(file)) : Json();
+}
+
+// The metrics of the evaluation after the checkpoint's last step, from the files of its run; null if there are none.
+Json metrics_of(const fs::path& run, int64_t step) {
+  for (const auto* name : {"evaluation.json", "best_evaluation.json"}) {
+    const auto evaluation = parsed_if_there(run / name);
+    if (evaluation.is_object() && evaluation.value("step", int64_t{-1}) == step) return evaluation.value("metrics", Json());
+  }
+  return {};
+}
+
+// A machine-learning bill of materials in the format CycloneDX 1.6: what the model was made of. What only the files of the run have is left
+// out if they are not there.
+Json bill_of_materials(const fs::path& path) {
+  const network::NetworkFile file(path);
+  const auto experiment = file.load_experiment({}, recipe::registries_without_check());
+  const auto about = Json::parse(network::describe_network(experiment, file, false, std::nullopt));
+  const state::View checkpoint(file.tree(), path.string());
+  const auto text = checkpoint.at("config").text();
+  const auto run = path.parent_path().parent_path();
+  const auto environment = parsed_if_there(run / "environment.json");
+  const auto from = [](const Json& json, const char* key) { return json.is_object() ? json.value(key, Json()) : Json(); };
+  const auto version = checkpoint.at("trainer_version").text();
+  auto components = Json::array(
+      {{{"type", "data"},
+        {"bom-ref", "data"},
+        {"name", experiment.dataset.component.name},
+        {"data", Json::array({{{"type", "dataset"}, {"name", experiment.dataset.component.name}}})},
+        {"properties", properties({{"num_train", checkpoint.at("num_train").integer()},
+                                   {"training_samples", from(environment, "training_samples")},
+                                   {"validation_samples", from(environment, "validation_samples")}})}},
+       {{"type", "data"},
+        {"bom-ref", "configuration"},
+        {"name", "config.yaml"},
+        {"data", Json::array({{{"type", "configuration"},
+                               {"contents", {{"attachment", {{"contentType", "application/yaml"}, {"content", text}}}}}}})}},
+       {{"type", "application"},
+        {"bom-ref", "trainer"},
+        {"name", "trainer"},
+        {"version", version},
+        {"properties", properties({{"git_revision", from(environment, "git_revision")}, {"compiler", from(environment, "compiler")}})}}});
+  if (const auto libtorch = from(environment, "libtorch_version"); !libtorch.is_null()) {
+    components.push_back({{"type", "library"}, {"bom-ref", "libtorch"}, {"name", "LibTorch"}, {"version", libtorch}});
+  }
+  const auto configuration = config::parse_yaml(text, path.string());
+  for (const auto* key : {"weights", "init_from"}) {
+    const auto* start = configuration.find("model")->value.find(key);
+    if (start == nullptr || start->value.text.empty()) continue;
+    components.push_back(
+        {{"type", "machine-learning-model"}, {"bom-ref", key}, {"name", start->value.text}, {"description", "initial weights"}});
+  }
+  auto used = Json::array();
+  for (const auto& component : components) used.push_back(component["bom-ref"]);
+  Json card = {{"modelParameters",
+                {{"approach", {{"type", "supervised"}}},
+                 {"task", experiment.task.component.name},
+                 {"modelArchitecture", experiment.model.component.name},
+                 {"datasets", Json::array({{{"ref", "data"}}})}}}};
+  const auto progress = file.progress();
+  auto& measured = card["quantitativeAnalysis"]["performanceMetrics"] = Json::array();
+  const auto metrics = metrics_of(run, progress ? progress->step : 0);
+  for (const auto& [name, value] : metrics.items()) {
+    measured.push_back({{"type", name}, {"value", value.dump()}, {"slice", "validation"}});
+  }
+  return {{"$schema", "http://cyclonedx.org/schema/bom-1.6.schema.json"},
+          {"bomFormat", "CycloneDX"},
+          {"specVersion", "1.6"},
+          {"version", 1},
+          {"metadata",
+           {{"component",
+             {{"type", "machine-learning-model"},
+              {"bom-ref", "model"},
+              {"name", path.filename().string()},
+              {"hashes", Json::array({{{"alg", "SHA-256"}, {"content", about["checkpoint_sha256"]}}})},
+              {"modelCard", card},
+              {"properties", properties({{"class_names", about["class_names"]},
+                                         {"input_shape", about["input_shape"]},
+                                         {"step", progress ? Json(progress->step) : Json()},
+                                         {"world_size", from(environment, "world_size")}})}}}}},
+          {"components", components},
+          {"dependencies", Json::array({{{"ref", "model"}, {"dependsOn", used}}})}};
+}
+
 }  // namespace
 
 ExitCode checkpoint(const std::vector<std::string>& args) {
@@ -159,11 +260,19 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   const auto* diff = add("diff", "show the differences between two files; the exit code is 1 if there are any", 2, 2);
   auto* average = add("average", "write the mean of several models", 1, kMany);
   average->add_option("--output", output, "the file to write")->required()->type_name("FILE");
+  auto* bill = add("bill-of-materials", "write what a model was made of: weights, data, configuration, versions (CycloneDX 1.6)", 1, 1);
+  bill->add_option("--output", output, "the file to write; default: beside the checkpoint, such as best.cdx.json")->type_name("FILE");
   cli::parse(app, args);
   if (verify->parsed()) return verify_files(files);
   std::ranges::transform(files, files.begin(), checkpoint::checkpoint_of);
   if (info->parsed()) print_info(files.front());
   if (average->parsed()) write_average(files, output);
+  if (bill->parsed()) {
+    if (output.empty()) output = fs::path(files.front()).replace_extension(".cdx.json");
+    refuse_to_overwrite(output, files);
+    write_file_atomically(output, bill_of_materials(files.front()).dump(1) + "\n");
+    print("wrote {}\n", output.string());
+  }
   if (!diff->parsed()) return ExitCode::kDone;
   const auto differences = state::differences(checkpoint::load(files[0]), checkpoint::load(files[1]));
   for (const auto& difference : differences) print("{}\n", difference);

@@ -27,7 +27,7 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(in_bash("trainer "), ["help", *COMMANDS])
         self.assertEqual(in_bash("trainer hel"), ["help"])
         self.assertEqual(in_bash("trainer help lau"), ["launch"])
-        self.assertEqual(in_bash("trainer checkpoint "), ["info", "verify", "diff", "average"])
+        self.assertEqual(in_bash("trainer checkpoint "), ["info", "verify", "diff", "average", "bill-of-materials"])
         self.assertEqual(in_bash("trainer --prog"), ["--progress"])
         self.assertEqual(in_bash("trainer --progress "), ["bar", "plain", "none"])
         self.assertEqual(in_bash("trainer train --config a.yaml --progress=p"), ["plain"])
@@ -61,7 +61,7 @@ class CompletionTest(unittest.TestCase):
         script = 'source $argv[1]; complete -C "trainer checkpoint "; complete -C "trainer --config a.yaml runtime.device=cu"'
         run = subprocess.run(["fish", "-c", script, SCRIPTS / "trainer.fish"], capture_output=True, text=True, check=True, env=ENVIRONMENT)
         self.assertEqual(run.stderr, "")
-        self.assertEqual([line.split("\t")[0] for line in run.stdout.splitlines()], ["average", "diff", "info", "verify", "runtime.device=cuda"])
+        self.assertEqual([line.split("\t")[0] for line in run.stdout.splitlines()], ["average", "bill-of-materials", "diff", "info", "verify", "runtime.device=cuda"])
 
     def test_each_command_has_a_page(self):
         pages = sorted(file.name for file in PAGES.iterdir())

@@ -27,7 +27,8 @@ namespace {
 constexpr const char* kFinished = "finished";
 
 std::string environment_json(const std::vector<std::string>& command_line, const device::Placement& placement,
-                             const std::vector<distributed::RankInfo>& ranks, const std::string& validation_samples) {
+                             const std::vector<distributed::RankInfo>& ranks, const std::string& training_samples,
+                             const std::string& validation_samples) {
   auto entries = nlohmann::ordered_json::array();
   for (const auto& rank : ranks) {
     entries.push_back({{"host", rank.host},
@@ -49,6 +50,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"fused_operators", placement.fuse},
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
+      {"training_samples", training_samples},
   };
   if (!validation_samples.empty()) environment["validation_samples"] = validation_samples;
   // File names need not be UTF-8, so invalid bytes are replaced.
@@ -87,6 +89,7 @@ void Session::build() {
   if (const auto& record = recipe_.record; directory_ && record && record->experiment->dataset.split) {
     split = samples::split_table(*record->experiment, images.train.samples.files());
   }
+  if (directory_) training_samples_ = samples::summary_of(images.train.samples.dataset());
   if (directory_ && images.validation) validation_samples_ = samples::summary_of(images.validation->samples.dataset());
   barrier.on_rank0([&] {
     digests_ = data_digests(recipe_.sampler, split);
@@ -127,7 +130,8 @@ void Session::begin_run_directory(const device::Placement& placement, const data
   discard_later_files(*directory_, start_);
   if (recipe_.record) write_file_atomically(directory_->config_file(), recipe_.record->text);
   const auto command_line = recipe_.record ? recipe_.record->command_line : std::vector<std::string>();
-  write_file_atomically(directory_->environment_file(), environment_json(command_line, placement, rank_.ranks.infos, validation_samples_));
+  write_file_atomically(directory_->environment_file(),
+                        environment_json(command_line, placement, rank_.ranks.infos, training_samples_, validation_samples_));
   if (!info.class_names.empty()) {
     write_file_atomically(directory_->class_names_file(), fmt::format("{}\n", fmt::join(info.class_names, "\n")));
   }

@@ -71,7 +71,8 @@ class Session {
   std::unique_ptr<run::RunDirectory> directory_;
   RunStart start_;                     // on rank 0
   bool has_begun_ = false;             // whether this run has changed the run directory
-  std::string validation_samples_;     // on rank 0, their summary for environment.json; empty if the run does not validate
+  std::string training_samples_;       // on rank 0, their summary for environment.json
+  std::string validation_samples_;     // the same; empty if the run does not validate
   std::vector<DataDigest> digests_;    // on rank 0
   std::filesystem::path resume_from_;  // empty: start at the first step
   std::unique_ptr<engine::Parts> parts_;
