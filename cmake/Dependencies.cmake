@@ -4,8 +4,10 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(hwy REQUIRED)
-# Omits Highway's kernels for processors older than 2013 that have SSSE3 or SSE4 but not AVX2; they use those for SSE2.
-set_property(TARGET hwy::hwy APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
+# Omits Highway's kernels for processors older than 2013 that have SSSE3 or SSE4 but not AVX2, which use those for SSE2, and on ARM those for
+# SVE, whose vectors cannot be elements of arrays.
+set_property(TARGET hwy::hwy APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS
+  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)
 # Prefers the static library: only the reader of tar.gz is used, but the shared library would load libxml2 and 30 MB of ICU at every start.

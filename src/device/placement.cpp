@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <cpuid.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -13,6 +12,10 @@
 #include "base/text.h"
 #include "device/libtorch_settings.h"
 #include "trainer/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace trainer::device {
 namespace {
@@ -50,6 +53,7 @@ ConvolutionChoice choose_convolution(const PlacementOptions& options, const Plac
 
 }  // namespace
 
+#if defined(__x86_64__)
 bool cpu_has_fast_bfloat16() { return __builtin_cpu_supports("avx512bf16"); }
 bool cpu_has_amx() {
   // Not __builtin_cpu_supports("amx-bf16"), which clang 14 does not know.
@@ -57,6 +61,10 @@ bool cpu_has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(kLeaf, 0, &a, &b, &c, &d) != 0 && (d & kAmxBf16) != 0;
 }
+#else
+bool cpu_has_fast_bfloat16() { return false; }
+bool cpu_has_amx() { return false; }
+#endif
 
 Placement choose_placement(const PlacementOptions& options, const HostShare& share, const CudaAccess& cuda) {
   Placement placement;

@@ -30,9 +30,14 @@ __device__ inline float to_float(Float16 value) {
 }
 __device__ inline void from_float(float value, Float16& result) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value)); }
 #else
-__device__ inline float to_float(Float16 value) { return static_cast<float>(__builtin_bit_cast(_Float16, value.bits)); }
+#ifdef __aarch64__
+using HostHalf = __fp16;
+#else
+using HostHalf = _Float16;
+#endif
+__device__ inline float to_float(Float16 value) { return static_cast<float>(__builtin_bit_cast(HostHalf, value.bits)); }
 __device__ inline void from_float(float value, Float16& result) {
-  result.bits = __builtin_bit_cast(unsigned short, static_cast<_Float16>(value));
+  result.bits = __builtin_bit_cast(unsigned short, static_cast<HostHalf>(value));
 }
 #endif
 __device__ inline void from_float(float value, BFloat16& result) {
