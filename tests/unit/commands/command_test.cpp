@@ -80,7 +80,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"replay"}, "the argument \"folder\" is missing (see `trainer replay --help`)"},
       {{"export", "--checkpoint", "a.pt", "--format", "tflite", "--output", "a"},
        "--format: tflite not in {state_dict,safetensors,torchscript,onnx}"},
-      {{"checkpoint"}, "a subcommand is required: one of info, verify, diff, average (see `trainer checkpoint --help`)"},
+      {{"checkpoint"}, "a subcommand is required: one of info, verify, diff, average, bill-of-materials (see `trainer checkpoint --help`)"},
       {{"checkpoint", "inf", "a.pt"}, "\"inf\" is not a subcommand; did you mean \"info\"? (see `trainer checkpoint --help`)"},
       {{"config", "print"}, "\"print\" is not a subcommand; choose one of reference, show, schema (see"},
       {{"checkpoint", "diff", "a.pt"}, "files: at least 2 expected, but 1 given (see `trainer checkpoint diff --help`)"},
