@@ -26,6 +26,8 @@ install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md CONTRIBUTING
 # tree with an empty element, which the loader takes for the current folder: any libraries there would be loaded.
 function(trainer_install target component folder)
   set(build_paths "$ORIGIN" ${ARGN} "${TRAINER_TORCH_LIBRARY_DIR}")
+  # CMake writes no path twice, and would otherwise not find the list that it has to replace.
+  list(REMOVE_DUPLICATES build_paths)
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${build_paths}")
   install(TARGETS ${target} DESTINATION "${folder}" COMPONENT ${component})
   install(TARGETS ${target} DESTINATION "${folder}" COMPONENT development EXCLUDE_FROM_ALL)

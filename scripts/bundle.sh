@@ -76,6 +76,7 @@ set_run_paths() {
   local file own
   own_files | while read -r file; do
     own=$(patchelf --print-rpath "$file")
+    case ":$own" in *:/*) fail "$file searches libraries in folders of this machine: $own" ;; esac
     # shellcheck disable=SC2016  # expanded by the loader
     patchelf --force-rpath --set-rpath "${own:+$own:}"'$ORIGIN/'"$(realpath -m --relative-to "$(dirname "$file")" "$system")" "$file"
   done

@@ -12,6 +12,13 @@ preset=release
 if [ "${CI:-}" = true ]; then preset=ci; fi
 if [ -n "${TRAINER_TORCH_DIR:-}" ]; then TRAINER_TORCH_DIR=$(realpath -m -- "$TRAINER_TORCH_DIR") && export TRAINER_TORCH_DIR; fi
 
+# The packages of libraries; the second list only for a build that reads image files.
+# shellcheck disable=SC2034  # used by the scripts that source this file
+library_packages=(libspdlog-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev
+  libgtest-dev libgmock-dev libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
+# shellcheck disable=SC2034
+image_packages=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev)
+
 # Stages shorter than this many seconds are not reported.
 quiet_below=0
 

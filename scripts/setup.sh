@@ -51,10 +51,8 @@ missing_packages() {
 }
 
 install_packages() {
-  local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv libspdlog-dev libyaml-cpp-dev libcli11-dev
-    nlohmann-json3-dev libcurl4-openssl-dev libssl-dev libarchive-dev zlib1g-dev libgtest-dev libgmock-dev
-    libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
-  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
+  local packages=(g++ cmake ninja-build ccache mold git ca-certificates python3-venv "${library_packages[@]}")
+  if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=("${image_packages[@]}"); fi
   if $dev; then
     packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zstd zsh fish mandoc
       mono-mcs mono-runtime libmono-system-core4.0-cil)
