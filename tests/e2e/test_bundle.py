@@ -64,7 +64,7 @@ class CpuTest(BundleCase):
         self.check_openmp()
         self.assertRegex(self.text, r"\.tar\.zst: \d+ MB, \d+ MB unpacked; needs glibc 2\.\d\d and libstdc\+\+ with GLIBCXX_3\.4\.\d+\n$")
         licences = self.bundle / "share/doc/trainer/licences"
-        self.assertTrue(list(licences.glob("torch-*/**/LICENSE")) and list(licences.glob("torch-*/**/NOTICE")), list(licences.iterdir()))
+        self.assertTrue(list(licences.glob("torch-*/**/LICENSE")), list(licences.iterdir()))
         self.assertTrue((self.bundle / "configs/quickstart.yaml").exists())
         self.assertTrue((self.bundle / "datasets/cifar10_sample/README.md").exists())
         self.assertTrue((self.bundle / "README.md").exists())
