@@ -54,7 +54,7 @@ lint() {
 # Tests the committed state with the oldest LibTorch.
 test_oldest_libtorch() {
   local clone=$root/build/oldest version
-  version=$(cd "$root/scripts/requirements" && printf '%s\n' libtorch-* | sed 's/libtorch-//' | sort -V | head -n 1)
+  version=$(libtorch_versions | head -n 1)
   rm -rf "$clone"
   git clone --quiet "$root" "$clone"
   TRAINER_LIBTORCH=$version "$clone/scripts/test.sh" --parity -L 'unit|parity|fake_gpu'

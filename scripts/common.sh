@@ -50,6 +50,9 @@ unlock_checkout() {
   if [ -n "${checkout_lock:-}" ]; then exec {checkout_lock}>&-; fi
 }
 
+# Prints the versions of LibTorch that the project is tested with, oldest first.
+libtorch_versions() { (cd "$root/scripts/requirements" && printf '%s\n' libtorch-* | sed 's/libtorch-//' | sort -V); }
+
 torch_folder() { realpath -m -- "${TRAINER_TORCH_DIR:-$root/.deps/torch}"; }
 
 # Prints the version of the LibTorch that is used, such as 2.15.0.

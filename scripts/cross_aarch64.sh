@@ -53,7 +53,7 @@ describe_processor() {
 fetch_torch() {
   if [ -e "$site/torch/lib/libtorch_cpu.so" ]; then return; fi
   local list platform platforms=()
-  list=$(printf '%s\n' "$root"/scripts/requirements/libtorch-*/torch.txt | sort -V | tail -n 1)
+  list=$root/scripts/requirements/libtorch-$(libtorch_versions | tail -n 1)/torch.txt
   for platform in manylinux2014 manylinux_2_17 manylinux_2_24 manylinux_2_25 manylinux_2_26 manylinux_2_27 manylinux_2_28; do
     platforms+=(--platform "${platform}_aarch64")
   done

@@ -5,8 +5,7 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# The versions of LibTorch that the project is tested with, oldest first.
-mapfile -t versions < <(cd "$root/scripts/requirements" && printf '%s\n' libtorch-* | sed 's/libtorch-//' | sort -V)
+mapfile -t versions < <(libtorch_versions)
 
 usage() {
   cat <<TEXT

@@ -74,7 +74,8 @@ def main():
     bundle, version, torch = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
     components = []
     debian = packages_of(bundle / "lib/trainer/system")
-    for name in sorted({*debian.values(), *sys.argv[4:]}):
+    packages = sorted({*debian.values(), *sys.argv[4:]})
+    for name in packages:
         files = sorted(path for path, owner in debian.items() if owner == name)
         components.append(debian_package(name) | {"components": [file_component(path, bundle) for path in files]})
     included = {str(path.relative_to(bundle / "lib/trainer")): path for kind in ("torch", "nvidia") for path in (bundle / "lib/trainer" / kind).rglob("*.so*")}
@@ -96,7 +97,7 @@ def main():
         "dependencies": [{"ref": "trainer", "dependsOn": [part["bom-ref"] for part in components]}],
     }
     (bundle / "share/doc/trainer/bill_of_materials.cdx.json").write_text(json.dumps(document, indent=1) + "\n")
-    print(*sorted({*debian.values(), *sys.argv[4:]}), sep="\n")
+    print(*packages, sep="\n")
 
 
 main()

@@ -40,7 +40,7 @@ void check_dense(const torch::Tensor& tensor, const char* what) {
               "; call contiguous() first");
 }
 
-// Gathers the inputs of all ranks into one tensor. Newer versions of LibTorch than 2.11 have another name for it.
+// Gathers the inputs of all ranks into one tensor. From LibTorch 2.13 on, it has another name.
 template <class Group>
 c10::intrusive_ptr<c10d::Work> gather_into(Group& group, torch::Tensor& all, torch::Tensor& input, const c10d::AllgatherOptions& options) {
   if constexpr (requires { group.all_gather_single(all, input, options); }) {

@@ -69,7 +69,7 @@ void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex
 
 class Graph : public at::cuda::CUDAGraph {
  public:
-  // Registers the generators that the recording may use. Newer versions than 2.11 register them on their first use.
+  // Registers the generators that the recording may use. LibTorch 2.14 and newer register them on their first use.
   template <class CudaGraph = at::cuda::CUDAGraph>
   void use(const std::vector<at::Generator>& generators) {
     if constexpr (requires(CudaGraph & graph, const at::Generator& generator) { graph.register_generator_state(generator); }) {
