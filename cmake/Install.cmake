@@ -21,11 +21,20 @@ install(CODE "
 install(DIRECTORY datasets/cifar10_sample datasets/mnist_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+# Slashes lengthen the path to 200 characters, because its length remains in the installed files: builds in two folders would differ.
+set(_torch_path "${TRAINER_TORCH_LIBRARY_DIR}")
+string(LENGTH "${_torch_path}" _length)
+if(_length LESS 200)
+  math(EXPR _missing "200 - ${_length}")
+  string(REPEAT "/" ${_missing} _slashes)
+  string(PREPEND _torch_path "${_slashes}")
+endif()
+
 # trainer_install(<target> <component> <folder> <search path>...): installs the target. It searches its libraries in the given folders, and
 # in the build tree also in its own folder and in LibTorch's. CMake's own way from one list to the other would end the list of the build
 # tree with an empty element, which the loader takes for the current folder: any libraries there would be loaded.
 function(trainer_install target component folder)
-  set(build_paths "$ORIGIN" ${ARGN} "${TRAINER_TORCH_LIBRARY_DIR}")
+  set(build_paths "$ORIGIN" ${ARGN} "${_torch_path}")
   # CMake writes no path twice, and would otherwise not find the list that it has to replace.
   list(REMOVE_DUPLICATES build_paths)
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${build_paths}")

@@ -12,5 +12,3 @@ endforeach()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 # Runs what is built, also during the build, which lets the program write its help texts.
 set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-aarch64-static;-L;${TRAINER_SYSROOT}")
-# mold under the name ld: gcc finds ld.mold only for its own architecture.
-add_link_options(-B/usr/libexec/mold)
