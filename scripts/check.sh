@@ -12,7 +12,8 @@ Checks format, includes and scripts, builds, runs clang-tidy and then the tests.
   --all    also what takes hours: clang-tidy on every source, not only on those changed since HEAD; a build of each source by
            itself without the precompiled header; the unit tests under the address and undefined behaviour sanitizers; those
            with several threads (loader, savers of checkpoints, supervision, shared memory) under the thread sanitizer; a
-           minute of each fuzzer; and with the oldest LibTorch, in build/oldest, the unit, parity and fake_gpu tests
+           minute of each fuzzer; with the oldest LibTorch, in build/oldest, the unit, parity and fake_gpu tests; and two bundles
+           of the same commit, built in two folders, which must be equal
 TEXT
 }
 
@@ -60,6 +61,17 @@ test_oldest_libtorch() {
   TRAINER_LIBTORCH=$version "$clone/scripts/test.sh" --parity -L 'unit|parity|fake_gpu'
 }
 
+# Builds bundles of the committed state in two folders, whose paths also differ in length, without reusing object files.
+compare_bundles() {
+  local folder kind
+  rm -rf "$root/build/bundles"
+  for folder in one another; do
+    git clone --quiet "$root" "$root/build/bundles/$folder"
+    for kind in "" --cuda; do CCACHE_DISABLE=1 "$root/build/bundles/$folder/scripts/bundle.sh" --level 1 ${kind:+"$kind"}; done
+  done
+  diff -r "$root"/build/bundles/{one,another}/build/bundle
+}
+
 stage set-up set_up --dev
 stage format check_format "${fix[@]}"
 stage includes check_includes
@@ -74,4 +86,5 @@ if $all; then
   "$root/scripts/sanitize.sh" tsan data engine checkpoint distributed supervision
   for reader in pytorch_file safetensors; do "$root/scripts/fuzz.sh" "$reader" 60; done
   stage "oldest LibTorch" test_oldest_libtorch
+  stage "equal bundles" compare_bundles
 fi
