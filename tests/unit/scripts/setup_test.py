@@ -47,7 +47,8 @@ class SetupTest(unittest.TestCase):
         make_wheel(wheels)
         self.add_tool("dpkg-query", 'for argument; do echo "installed $argument"; done')
         self.environment = os.environ | {"PATH": f"{self.tools}:{os.environ['PATH']}", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
-        self.environment.pop("TRAINER_TORCH_DIR", None)
+        for name in ("TRAINER_LIBTORCH", "TRAINER_TORCH_DIR"):
+            self.environment.pop(name, None)
         self.deps = self.root / ".deps"
 
     def add_tool(self, name, text):
