@@ -14,9 +14,10 @@ endif()
 # The files that are built do not contain the folder of the checkout.
 add_compile_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 
-# Highway 1.0 counts the AES instructions, which nothing uses, as part of NEON. With this option, its functions can be inlined everywhere.
+# Highway 1.0 counts the AES instructions, which nothing uses, as part of NEON. With -march, its functions can be inlined everywhere. Without
+# -ffp-contract=off, gcc fuses multiplications and additions, and the transforms of images would round differently from Pillow's.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64)
-  add_compile_options(-march=armv8-a+crypto)
+  add_compile_options(-march=armv8-a+crypto -ffp-contract=off)
 endif()
 
 find_program(TRAINER_CCACHE ccache)
