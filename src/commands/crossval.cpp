@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -16,9 +18,16 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/eval.h"
+#include "commands/pictures.h"
 #include "commands/run_set.h"
+#include "commands/sample_progress.h"
 #include "datasets/dataset_registry.h"
+#include "launch/world/host_resources.h"
+#include "reporting/evaluation.h"
 #include "reporting/values.h"
+#include "run/evaluation/calibration.h"
+#include "run/evaluation/suspected_labels.h"
+#include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
 #include "run/samples/split_samples.h"
 
@@ -28,7 +37,7 @@ namespace {
 namespace fs = std::filesystem;
 using history::Json;
 
-RunSet parse_crossval_arguments(const std::vector<std::string>& args) {
+RunSet parse_crossval_arguments(const std::vector<std::string>& args, bool& checks_labels) {
   RunSet set{.name = "crossval"};
   int64_t num_folds = 5;
   CLI::App app(
@@ -38,6 +47,9 @@ RunSet parse_crossval_arguments(const std::vector<std::string>& args) {
       "trainer crossval");
   add_run_set(app, set, "fold_0, fold_1 and so on");
   app.add_option("--folds", num_folds, "number of folds")->check(CLI::Range(int64_t{2}, int64_t{1000}))->capture_default_str();
+  app.add_flag("--check-labels", checks_labels,
+               "after the training, also find the images whose labels are probably wrong, because the network of their fold, which was not "
+               "trained on them, is confident of another class; writes suspected_labels.csv and suspected_labels.html");
   app.add_option("overrides", set.overrides, "overrides of keys of the file, such as training.epochs=5")->type_name("key=value");
   cli::parse(app, args);
   for (int64_t fold = 0; fold < num_folds; ++fold) {
@@ -52,13 +64,17 @@ RunSet parse_crossval_arguments(const std::vector<std::string>& args) {
 
 // Refuses what training would refuse in one of the folds, and warns of classes that are not trained on or not measured. Returns the digest
 // of the split_table() of each fold.
-std::vector<std::string> check_folds(const RunSet& set, Logger& logger) {
+std::vector<std::string> check_folds(const RunSet& set, bool checks_labels, Logger& logger) {
   std::vector<std::string> digests;
   std::shared_ptr<const data::Dataset> files;
   std::vector<data::Split> measured;  // kValidation for the images that one of the folds validates on
   for (size_t fold = 0; fold < set.runs.size(); ++fold) {
     const auto experiment = load(set, set.runs[fold]);
     if (!files) files = datasets::dataset_registry().make(experiment.dataset.component).open(data::Split::kTrain, *make_quiet_logger());
+    if (checks_labels && experiment.task.component.name != "classification") {
+      throw UsageError(
+          fmt::format("--check-labels needs one class for each image, but the task is {}; leave it out", experiment.task.component.name));
+    }
     const auto parts = samples::divide_files(experiment, *files).parts;
     for (const auto part : {data::Split::kTrain, data::Split::kValidation}) {
       if (std::ranges::find(parts, part) != parts.end()) continue;
@@ -118,6 +134,82 @@ Json join_folds(const RunSet& set) {
   return joined;
 }
 
+// The images whose labels are probably wrong, by the networks of the folds.
+struct LabelCheck {
+  std::shared_ptr<const data::Dataset> files;
+  std::vector<evaluation::SuspectedLabel> suspected;  // of samples of the files, the most doubtful first
+  int64_t num_samples = 0;
+
+  std::string class_name(int64_t label) const { return reporting::name_of_class(files->info().class_names, label); }
+};
+
+LabelCheck check_labels(const RunSet& set, const std::shared_ptr<Logger>& logger) {
+  std::vector<torch::Tensor> probabilities, labels, indices;
+  LabelCheck check;
+  for (const auto& run : set.runs) {
+    SampleProgress progress(run.name + ": evaluated", *logger, 0, kLongWait);
+    evaluation::EvaluationRequest request{.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); }};
+    const network::NetworkFile file(set.folder_of(run));
+    rank::RankContext context(evaluation::load_evaluation(file, request, /*rank=*/0, recipe::all_registries()),
+                              {.num_threads = world::default_compute_threads().count}, logger);
+    if (!check.files) check.files = samples::dataset_of(context.experiment()).open(data::Split::kTrain, *make_quiet_logger());
+    const auto parts = samples::divide_files(context.experiment(), *check.files).parts;
+    const auto outputs = evaluation::compute_outputs(context, file, request);
+    progress.clear();
+    if (!outputs) throw Error("stopped on request before the labels were checked; the same command continues", ExitCode::kStopped);
+    std::vector<int64_t> of_fold;  // the order in which the fold is evaluated
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i] == data::Split::kValidation) of_fold.push_back(static_cast<int64_t>(i));
+    }
+    probabilities.push_back(outputs->samples.logits.softmax(1));
+    labels.push_back(outputs->samples.labels);
+    indices.push_back(torch::tensor(of_fold));
+  }
+  const auto all = torch::cat(indices);
+  check.num_samples = all.size(0);
+  check.suspected = evaluation::find_suspected_labels(torch::cat(probabilities), torch::cat(labels));
+  for (auto& suspect : check.suspected) suspect.sample = all[suspect.sample].item<int64_t>();
+  return check;
+}
+
+std::string suspected_labels_csv(const LabelCheck& check) {
+  auto table = csv_line({"path", "label", "suggested", "probability_of_label", "probability_of_suggested"});
+  for (const auto& suspect : check.suspected) {
+    table += csv_line({check.files->origin(suspect.sample).key, check.class_name(suspect.label), check.class_name(suspect.suggested),
+                       fmt::format("{:.6f}", suspect.probability), fmt::format("{:.6f}", suspect.probability_of_suggested)});
+  }
+  return table;
+}
+
+std::string suspected_labels_page(const LabelCheck& check, const std::string& name) {
+  constexpr size_t kMostShown = 200;
+  std::map<std::pair<int64_t, int64_t>, int64_t> counts;
+  for (const auto& suspect : check.suspected) ++counts[{suspect.label, suspect.suggested}];
+  std::vector<std::pair<int64_t, std::string>> pairs;
+  for (const auto& [classes, count] : counts)
+    pairs.emplace_back(-count, check.class_name(classes.first) + " → " + check.class_name(classes.second));
+  std::ranges::sort(pairs);
+  std::string rows;
+  for (const auto& [count, title] : pairs)
+    rows += fmt::format("<tr><td>{}</td><td class=\"number\">{}</td><td></td></tr>\n", to_html(title), -count);
+  const auto num_shown = std::min(kMostShown, check.suspected.size());
+  auto section = fmt::format(
+      "<section><h2>The most doubtful labels</h2>\n<p class=\"muted\">{} of {}; suspected_labels.csv lists all.</p>\n"
+      "<div class=\"finds single\">\n",
+      num_shown, check.suspected.size());
+  for (size_t i = 0; i < num_shown; ++i) {
+    const auto& suspect = check.suspected[i];
+    const auto read = [&](data::Scratch& scratch) { return check.files->read(suspect.sample, scratch); };
+    const auto title = fmt::format("{} {:.1f}% → {} {:.1f}%", check.class_name(suspect.label), 100 * suspect.probability,
+                                   check.class_name(suspect.suggested), 100 * suspect.probability_of_suggested);
+    section +=
+        "<div class=\"panel\">" + to_figure(read, check.files->info().decoding, title, check.files->describe(suspect.sample)) + "</div>\n";
+  }
+  const auto summary =
+      fmt::format("{} of {} have labels that are probably wrong", check.suspected.size(), counted(check.num_samples, "image"));
+  return make_image_page("Suspected labels of " + name, summary, rows, section + "</div></section>\n");
+}
+
 void print_folds(const RunSet& set, const Json& joined) {
   std::vector<MetricsRow> rows;
   for (size_t i = 0; i < set.runs.size(); ++i) {
@@ -140,15 +232,30 @@ void print_folds(const RunSet& set, const Json& joined) {
 }  // namespace
 
 ExitCode crossval(const std::vector<std::string>& args) {
-  auto set = parse_crossval_arguments(args);
+  bool checks_labels = false;
+  auto set = parse_crossval_arguments(args, checks_labels);
   choose_folder(set);
-  const auto digests = check_folds(set, *make_console_logger());
+  const auto logger = make_console_logger();
+  const auto digests = check_folds(set, checks_labels, *logger);
   check_divisions(set, digests);
+  std::string suspected;
   const auto results = [&] {
     check_divisions(set, digests);
-    return join_folds(set);
+    auto joined = join_folds(set);
+    if (!checks_labels) return joined;
+    const auto check = check_labels(set, logger);
+    const auto table = set.folder / "suspected_labels.csv", page = set.folder / "suspected_labels.html";
+    write_file_atomically(table, suspected_labels_csv(check));
+    write_file_atomically(page, suspected_labels_page(check, set.folder.filename().string()));
+    joined["suspected_labels"] = {{"num_suspected", check.suspected.size()}, {"num_samples", check.num_samples}, {"file", table.string()}};
+    suspected = fmt::format("\nlabels that are probably wrong: {} of {}, in {}; with the images: {}\n", check.suspected.size(),
+                            counted(check.num_samples, "image"), table.string(), page.string());
+    return joined;
   };
-  train_all(set, results, [&](const Json& joined) { print_folds(set, joined); });
+  train_all(set, results, [&](const Json& joined) {
+    print_folds(set, joined);
+    print("{}", suspected);
+  });
   return ExitCode::kDone;
 }
 

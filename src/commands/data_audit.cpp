@@ -16,11 +16,9 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/data.h"
-#include "commands/embedded.h"
 #include "commands/pictures.h"
 #include "commands/run_end.h"
 #include "commands/sample_progress.h"
-#include "report/page.h"
 #include "reporting/evaluation.h"
 
 namespace trainer::commands {
@@ -99,19 +97,9 @@ void print_findings(const DataAudit& audit) {
 
 constexpr size_t kMostOnPage = 60;  // findings of each kind
 
-std::string html(std::string_view text) { return report::escaped(printable_line(text)); }
-
 std::string figure_of(const DataAudit& audit, uint32_t picture) {
-  constexpr int kLongestEdge = 240;
-  std::string image = R"(<div class="none">cannot be shown</div>)";
-  try {
-    data::Scratch scratch;
-    const auto sample = audit.read_sample(picture, scratch);
-    image = fmt::format(R"(<img alt="" src="{}">)", to_data_url(sample, audit.parts().front().dataset->info().decoding, kLongestEdge));
-  } catch (const std::exception&) {
-    // The audit could read this file, which may have changed since then; the page says that the image cannot be shown.
-  }
-  return fmt::format("<figure>{}<b>{}</b> {}</figure>", image, audit.title_of_part(picture), report::escaped(audit.describe(picture)));
+  const auto read = [&](data::Scratch& scratch) { return audit.read_sample(picture, scratch); };
+  return to_figure(read, audit.parts().front().dataset->info().decoding, audit.title_of_part(picture), audit.describe(picture));
 }
 
 std::string section_of(const DataAudit& audit, const FindingKind& kind) {
@@ -120,19 +108,19 @@ std::string section_of(const DataAudit& audit, const FindingKind& kind) {
                            ? ""
                            : fmt::format(" The first {} of {} are shown; <code>trainer data audit --json</code> lists all.", num_shown,
                                          kind.findings.size());
-  auto text = fmt::format("<section><h2>{}: {}</h2>\n<p class=\"muted\">({}){}</p>\n", html(kind.title), number_of(kind), html(kind.advice),
-                          skipped);
+  auto text = fmt::format("<section><h2>{}: {}</h2>\n<p class=\"muted\">({}){}</p>\n", to_html(kind.title), number_of(kind),
+                          to_html(kind.advice), skipped);
   const bool are_lines = kind.findings.front().picture == kNoPicture || std::string_view(kind.key) == "unreadable";
   const bool are_pairs = kind.findings.front().same_as != kNoPicture;
   text += are_lines ? "<ul>\n" : are_pairs ? "<div class=\"finds\">\n" : "<div class=\"finds single\">\n";
   for (size_t i = 0; i < num_shown; ++i) {
     const auto& finding = kind.findings[i];
     if (are_lines) {
-      text += fmt::format("<li>{}</li>\n", html(line_of(audit, finding)));
+      text += fmt::format("<li>{}</li>\n", to_html(line_of(audit, finding)));
       continue;
     }
     const auto heading = are_pairs ? likeness(finding) : finding.text;
-    text += "<div class=\"panel\">" + (heading.empty() ? "" : "<p>" + html(heading) + "</p>") + "<div class=\"images\">";
+    text += "<div class=\"panel\">" + (heading.empty() ? "" : "<p>" + to_html(heading) + "</p>") + "<div class=\"images\">";
     text += figure_of(audit, finding.picture) + (are_pairs ? figure_of(audit, finding.same_as) : "") + "</div></div>\n";
   }
   return text + (are_lines ? "</ul></section>\n" : "</div></section>\n");
@@ -142,12 +130,11 @@ std::string make_audit_page(const DataAudit& audit, const std::string& name) {
   std::string rows, sections;
   for (const auto& kind : audit.kinds()) {
     const bool is_bad = kind.is_damage && !kind.findings.empty();
-    rows += fmt::format("<tr><td{}>{}</td><td class=\"number\">{}</td><td>{}</td></tr>\n", is_bad ? " class=\"bad\"" : "", html(kind.title),
-                        number_of(kind), kind.is_damage ? "damages results" : "note");
+    rows += fmt::format("<tr><td{}>{}</td><td class=\"number\">{}</td><td>{}</td></tr>\n", is_bad ? " class=\"bad\"" : "",
+                        to_html(kind.title), number_of(kind), kind.is_damage ? "damages results" : "note");
     if (!kind.findings.empty()) sections += section_of(audit, kind);
   }
-  return fmt::format(fmt::runtime(kAuditPage), fmt::arg("name", html(name)), fmt::arg("css", report::kPageCss),
-                     fmt::arg("summary", summary_of(audit)), fmt::arg("rows", rows), fmt::arg("sections", sections));
+  return make_image_page("Data audit of " + name, summary_of(audit), rows, sections);
 }
 
 }  // namespace

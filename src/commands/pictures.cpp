@@ -8,11 +8,14 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "commands/embedded.h"
 #include "commands/run_end.h"
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
 #include "datasets/archive.h"
+#include "report/page.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/recipe/check.h"
@@ -190,6 +193,26 @@ std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& d
   picture.make_visible();
   const auto rgb = rgb_of(picture);
   return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.pixels.data(), rgb.height, rgb.width, kPreviewQuality));
+}
+
+std::string to_html(std::string_view text) { return report::escaped(printable_line(text)); }
+
+std::string to_figure(const std::function<data::Sample(data::Scratch& scratch)>& read, const data::ImageDecoding& decoding,
+                      std::string_view title, std::string_view text) {
+  constexpr int kLongestEdge = 240;
+  std::string image = R"(<div class="none">cannot be shown</div>)";
+  try {
+    data::Scratch scratch;
+    image = fmt::format(R"(<img alt="" src="{}">)", to_data_url(read(scratch), decoding, kLongestEdge));
+  } catch (const std::exception&) {
+    // The file was readable before, and may have changed since then; the page says that the image cannot be shown.
+  }
+  return fmt::format("<figure>{}<b>{}</b> {}</figure>", image, to_html(title), to_html(text));
+}
+
+std::string make_image_page(std::string_view heading, std::string_view summary, std::string_view rows, std::string_view sections) {
+  return fmt::format(fmt::runtime(kImagePage), fmt::arg("heading", to_html(heading)), fmt::arg("css", report::kPageCss),
+                     fmt::arg("summary", to_html(summary)), fmt::arg("rows", rows), fmt::arg("sections", sections));
 }
 
 report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples) {

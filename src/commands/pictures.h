@@ -47,6 +47,16 @@ data::RgbImage rgb_of(data::Picture picture);
 // like decode_image().
 std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding, int longest_edge);
 
+// HTML pages that show images.
+
+// The text without control characters, escaped.
+std::string to_html(std::string_view text);
+// The sample that `read` returns, made small, with a caption; a sample that cannot be read is not shown.
+std::string to_figure(const std::function<data::Sample(data::Scratch& scratch)>& read, const data::ImageDecoding& decoding,
+                      std::string_view title, std::string_view text);
+// `rows`: of a table with the columns "what", "number" and one without a name. `rows` and `sections` are HTML.
+std::string make_image_page(std::string_view heading, std::string_view summary, std::string_view rows, std::string_view sections);
+
 // Throws UsageError if `output`, the value of `option`, is the file of a sample, because it would be overwritten.
 void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option = "--output");
 

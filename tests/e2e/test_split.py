@@ -226,6 +226,37 @@ class SplitTest(FolderCase):
         run = trainer("--config", "x.yaml", "--run-dir", "a", "dataset.split=null", "dataset.validation_split=0.2", cwd=self.folder)
         self.assertIn("there are no images for validation of 1 of 3 classes, which no result measures: rare", run.err)
 
+    def test_a_cross_validation_finds_wrong_labels(self):
+        for kind, first in {"dark": 10, "light": 140}.items():
+            (self.folder / "tones" / kind).mkdir(parents=True)
+            for i in range(40):
+                (self.folder / "tones" / kind / f"{i}.png").write_bytes(png(8, 8, bytes([first + 2 * i]) * 192))
+        wrong = {f"light/wrong_{tone}.png": tone for tone in (13, 21, 29)}
+        for name, tone in wrong.items():
+            (self.folder / "tones" / name).write_bytes(png(8, 8, bytes([tone]) * 192))
+        command = ["crossval", "--config", "x.yaml", "--folds", "3", "--run-dir", "cv", "--check-labels", "dataset.root=tones", "dataset.split={}",
+                   "training.epochs=8", "optimizer.lr=0.1"]
+        out = self.run_ok(*command)
+        self.assertIn("\nlabels that are probably wrong: 3 of 83 images, in cv/suspected_labels.csv; with the images: cv/suspected_labels.html\n", out)
+        with open(self.folder / "cv/suspected_labels.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["path"] for row in rows}, set(wrong))
+        for row in rows:
+            self.assertEqual((row["label"], row["suggested"]), ("light", "dark"))
+            self.assertLess(float(row["probability_of_label"]), float(row["probability_of_suggested"]))
+        self.assertEqual(rows, sorted(rows, key=lambda row: float(row["probability_of_label"])))
+        self.assertEqual(json.loads((self.folder / "cv/crossval.json").read_text())["suspected_labels"],
+                         {"num_suspected": 3, "num_samples": 83, "file": "cv/suspected_labels.csv"})
+        page = (self.folder / "cv/suspected_labels.html").read_text()
+        self.assertIn("3 of 83 images have labels that are probably wrong", page)
+        self.assertIn('<tr><td>light → dark</td><td class="number">3</td>', page)
+        self.assertEqual(page.count('<img alt="" src="data:image/jpeg;base64,'), 3)
+        (self.folder / "weights.csv").write_text("path,weight\n" + "".join(f"tones/dark/{i}.png,{i}\n" for i in range(40)))
+        run = trainer("crossval", "--config", "x.yaml", "--run-dir", "other", "--check-labels", "loss={name: mse}",
+                      f"dataset={{name: csv, train: weights.csv, targets: numbers, {TRANSFORMS}}}", cwd=self.folder)
+        self.assertEqual((run.returncode, run.err), (2, "error: --check-labels needs one class for each image, but the task is regression; leave it out\n"))
+        self.assertFalse((self.folder / "other").exists())
+
     def test_a_sweep_continues_after_a_stop(self):
         command = ["sweep", "--config", "x.yaml", "--run-dir", "sw", "optimizer.lr=0.05,0.01", "seed=1,2", "training.epochs=2"]
         process = subprocess.Popen([BINARY, *command], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
