@@ -11,8 +11,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options($<$<CONFIG:Release>:-ftree-loop-distribute-patterns>)
 endif()
 
-# The files that are built do not contain the folder of the checkout.
+# The files that are built do not depend on the folder of the checkout. A build ID would: it is a hash of the linked file, also of the path by
+# which the build finds LibTorch, which installation removes.
 add_compile_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+add_link_options(-Wl,--build-id=none)
 
 # Highway 1.0 counts the AES instructions, which nothing uses, as part of NEON. With -march, its functions can be inlined everywhere. Without
 # -ffp-contract=off, gcc fuses multiplications and additions, and the transforms of images would round differently from Pillow's.

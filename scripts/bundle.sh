@@ -49,6 +49,8 @@ compiled_in=(libarchive-dev libcli11-dev libgloo-dev libhwy-dev libspdlog-dev nl
 # Installs the program; with --cuda copies the CUDA module from the build, because the component cuda would also install NVIDIA's libraries.
 install_program() {
   cmake --install "$(build_folder)" --prefix "$PWD" --component trainer --strip >/dev/null
+  # LibTorch's folder on this machine; a program that links libtrainer names its own.
+  sed -i 's/^torch=.*/torch=/' lib/pkgconfig/trainer.pc
   ln -s share/trainer/configs share/trainer/datasets share/doc/trainer/README.md share/doc/trainer/docs .
   if ! $cuda; then return; fi
   rm -rf lib/trainer/{torch,nvidia} "$licences"/{torch,nvidia}*
