@@ -58,8 +58,9 @@ install_program() {
   module="$(build_folder)/bin/libtrainer_cuda.so"
   [ -e "$module" ] || fail "this build has no CUDA module; cmake $(build_folder) prints the reason"
   install --strip "$module" lib/trainer/
-  # Removes the path by which the module found LibTorch in the build.
-  patchelf --remove-rpath lib/trainer/libtrainer_cuda.so
+  # Overwrites the path by which the module found LibTorch in the build; --remove-rpath would leave its text in the file.
+  # shellcheck disable=SC2016  # expanded by the loader
+  patchelf --set-rpath '$ORIGIN' lib/trainer/libtrainer_cuda.so
   mkdir libexec
   mv bin/trainer libexec/
   runtime=$(objdump -p "$torch/lib/libc10_cuda.so" | sed -n 's/^ *NEEDED *\(libcudart\.so\.[0-9]*\)$/\1/p')
