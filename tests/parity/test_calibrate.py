@@ -30,6 +30,7 @@ dataset:
 dataloader: {batch_size: 10}
 optimizer: {name: sgd, lr: 0.1}
 training: {epochs: 6, ema: {decay: 0.5}}
+validation: {batch_size: 7}
 runtime: {threads: 1, device: cpu}
 amp: {enabled: false}
 logging: {tensorboard: false}

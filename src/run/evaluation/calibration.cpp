@@ -57,7 +57,7 @@ std::optional<Outputs> compute_outputs(rank::RankContext& context, const network
           fmt::format("{}: the network does not classify into two or more classes; there is nothing to calibrate", file.path()));
     }
     logits.push_back(outputs.to(torch::kFloat64).cpu());
-    labels.push_back(targets.cpu());
+    labels.push_back(targets.to(torch::kCPU, torch::kLong, /*non_blocking=*/false, /*copy=*/true));
   };
   const auto result = evaluate(context, file, request);
   if (!result) return std::nullopt;
