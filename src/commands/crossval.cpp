@@ -183,12 +183,14 @@ std::string suspected_labels_csv(const LabelCheck& check) {
 
 std::string suspected_labels_page(const LabelCheck& check, const std::string& name) {
   constexpr size_t kMostShown = 200;
+  constexpr size_t kMostPairs = 12;
   std::map<std::pair<int64_t, int64_t>, int64_t> counts;
   for (const auto& suspect : check.suspected) ++counts[{suspect.label, suspect.suggested}];
   std::vector<std::pair<int64_t, std::string>> pairs;
   for (const auto& [classes, count] : counts)
     pairs.emplace_back(-count, check.class_name(classes.first) + " → " + check.class_name(classes.second));
   std::ranges::sort(pairs);
+  pairs.resize(std::min(kMostPairs, pairs.size()));
   std::string rows;
   for (const auto& [count, title] : pairs)
     rows += fmt::format("<tr><td>{}</td><td class=\"number\">{}</td><td></td></tr>\n", to_html(title), -count);

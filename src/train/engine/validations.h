@@ -72,8 +72,8 @@ struct Evaluation {
 // and each batch is evaluated by one rank, so the metrics are bitwise equal for any number of ranks. Outputs are averaged over the views of
 // `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches,
 // with the number of samples that have been evaluated; if it returns true, the result is nullopt. Calls `observe`, which may be empty, for
-// each batch of this process that has samples, in the order of the samples; the memory of `targets` is then used for another batch. Leaves the
-// model in train mode.
+// each batch of this process that has samples, in the order of the samples; the memory of `targets` is then used for another batch. Leaves
+// the model in train mode.
 using StopEvaluation = std::function<bool(int64_t num_done)>;
 using ObserveBatch = std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,

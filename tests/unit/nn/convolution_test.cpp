@@ -91,8 +91,8 @@ TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
 
 TEST(Winograd, RoundsLittleInFloat32) {
   // The errors of F(2×2) are like those of the direct algorithm, those of F(4×4) three to six times as large. A weight's gradient is a
-  // sum of many values, which loses digits with the direct algorithm too, and more with fewer threads: with one, F(2×2) has 1.11e-6 on every
-  // processor, and the direct algorithm 1.27e-6 on x86-64 but less than 0.92e-6 on ARM, where LibTorch adds in another order.
+  // sum of many values, which loses digits with the direct algorithm too, and more with fewer threads: with one, F(2×2) has 1.11e-6 on
+  // every processor, and the direct algorithm 1.27e-6 on x86-64 but less than 0.92e-6 on ARM, where LibTorch adds in another order.
   for (const auto& c : kCases) {
     const double direct = largest_distance(c, torch::kFloat32, convolve_directly);
     EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), std::max(1.2e-6, 1.2 * direct)) << c.in << " " << c.out << " " << c.height;
