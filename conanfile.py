@@ -6,7 +6,7 @@ import re
 from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
-from conan.tools.files import load
+from conan.tools.files import copy, load
 from conan.tools.system.package_manager import Apt
 
 
@@ -51,6 +51,8 @@ class TrainerRecipe(ConanFile):
 
     def package(self):
         CMake(self).install(component="development")
+        for name in ("LICENSE", "THIRD_PARTY_NOTICES.md"):
+            copy(self, name, self.source_folder, os.path.join(self.package_folder, "licenses"))
 
     def package_info(self):
         # The package has CMake files of its own: find_package(trainer), find_package(trainer_predict).

@@ -71,6 +71,9 @@ std::vector<std::string> check_folds(const RunSet& set, bool checks_labels, Logg
   for (size_t fold = 0; fold < set.runs.size(); ++fold) {
     const auto experiment = load(set, set.runs[fold]);
     if (!files) files = datasets::dataset_registry().make(experiment.dataset.component).open(data::Split::kTrain, *make_quiet_logger());
+    if (checks_labels && experiment.dataset.on_error == config::OnError::kSkip) {
+      throw UsageError("--check-labels needs every image of a fold, but dataset.on_error is skip; set it to fail");
+    }
     if (checks_labels && experiment.task.component.name != "classification") {
       throw UsageError(
           fmt::format("--check-labels needs one class for each image, but the task is {}; leave it out", experiment.task.component.name));

@@ -255,6 +255,9 @@ class SplitTest(FolderCase):
         run = trainer("crossval", "--config", "x.yaml", "--run-dir", "other", "--check-labels", "loss={name: mse}",
                       f"dataset={{name: csv, train: weights.csv, targets: numbers, {TRANSFORMS}}}", cwd=self.folder)
         self.assertEqual((run.returncode, run.err), (2, "error: --check-labels needs one class for each image, but the task is regression; leave it out\n"))
+        run = trainer("crossval", "--config", "x.yaml", "--run-dir", "other", "--check-labels", "dataset.on_error=skip", cwd=self.folder)
+        self.assertEqual((run.returncode, run.err),
+                         (2, "error: --check-labels needs every image of a fold, but dataset.on_error is skip; set it to fail\n"))
         self.assertFalse((self.folder / "other").exists())
 
     def test_a_sweep_continues_after_a_stop(self):
