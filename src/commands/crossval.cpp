@@ -151,7 +151,8 @@ LabelCheck check_labels(const RunSet& set, const std::shared_ptr<Logger>& logger
   LabelCheck check;
   for (const auto& run : set.runs) {
     SampleProgress progress(run.name + ": evaluated", *logger, 0, kLongWait);
-    evaluation::EvaluationRequest request{.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); }};
+    evaluation::EvaluationRequest request;
+    request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
     const network::NetworkFile file(set.folder_of(run));
     rank::RankContext context(evaluation::load_evaluation(file, request, /*rank=*/0, recipe::all_registries()),
                               {.num_threads = world::default_compute_threads().count}, logger);
