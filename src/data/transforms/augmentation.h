@@ -2,8 +2,6 @@
 // The operations that AutoAugment, RandAugment and TrivialAugment choose from, as torchvision defines them (torchvision/transforms/
 // autoaugment.py). Operations that move pixels do not interpolate; pixels from outside the image are black.
 
-#include <array>
-
 #include "data/picture.h"
 #include "data/transforms/transform.h"
 
@@ -26,12 +24,6 @@ enum class Augmentation {
   kEqualize,
   kInvert,
 };
-
-// The operations that RandAugment and TrivialAugment choose from.
-inline constexpr std::array kAugmentations = {
-    Augmentation::kIdentity,  Augmentation::kShearX,     Augmentation::kShearY,       Augmentation::kTranslateX, Augmentation::kTranslateY,
-    Augmentation::kRotate,    Augmentation::kBrightness, Augmentation::kColor,        Augmentation::kContrast,   Augmentation::kSharpness,
-    Augmentation::kPosterize, Augmentation::kSolarize,   Augmentation::kAutoContrast, Augmentation::kEqualize};
 
 // The range of magnitudes: kNormal for AutoAugment and RandAugment, kWide for TrivialAugment.
 enum class MagnitudeRange { kNormal, kWide };

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "data/transforms/augmentation.h"
 
 namespace trainer::data {
@@ -102,20 +104,7 @@ constexpr SubPolicies kSvhnPolicy = {{
 }};
 // clang-format on
 
-enum class Learned { kImageNet, kCifar10, kSvhn };
-
 constexpr int kNumMagnitudeBins = 10;
-
-const SubPolicies& sub_policies(Learned policy) {
-  switch (policy) {
-    case Learned::kImageNet:
-      return kImageNetPolicy;
-    case Learned::kCifar10:
-      return kCifar10Policy;
-    default:
-      return kSvhnPolicy;
-  }
-}
 
 class Policy : public ImageTransform {
  public:
@@ -123,6 +112,10 @@ class Policy : public ImageTransform {
   bool uses_color() const override { return true; }
 
  protected:
+  // One of all operations but kInvert, which is the last.
+  static Augmentation draw(SampleRandom& random) {
+    return static_cast<Augmentation>(random.next_below(static_cast<uint32_t>(Augmentation::kInvert)));
+  }
   static void apply_one(Picture& picture, Augmentation augmentation, MagnitudeRange range, int64_t bin, int64_t num_bins,
                         SampleRandom& random) {
     const double magnitude =
@@ -135,19 +128,18 @@ class Policy : public ImageTransform {
 class AutoAugment : public Policy {
  public:
   void describe(KeyTable& keys) {
-    keys.add_choice("policy", policy_, {{"imagenet", Learned::kImageNet}, {"cifar10", Learned::kCifar10}, {"svhn", Learned::kSvhn}},
+    keys.add_choice("policy", policy_, {{"imagenet", &kImageNetPolicy}, {"cifar10", &kCifar10Policy}, {"svhn", &kSvhnPolicy}},
                     {.doc = "The data set on which the pairs of operations were learned."});
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {
-    const auto& pairs = sub_policies(policy_);
-    for (const auto& step : pairs[random.next_below(static_cast<uint32_t>(pairs.size()))]) {
+    for (const auto& step : (*policy_)[random.next_below(static_cast<uint32_t>(policy_->size()))]) {
       if (random.next_bool(step.p)) apply_one(picture, step.augmentation, MagnitudeRange::kNormal, step.bin, kNumMagnitudeBins, random);
     }
   }
 
  private:
-  Learned policy_ = Learned::kImageNet;
+  const SubPolicies* policy_ = &kImageNetPolicy;
 };
 
 // Like torchvision.transforms.RandAugment.
@@ -167,8 +159,7 @@ class RandAugment : public Policy {
 
   void apply(Picture& picture, SampleRandom& random) const override {
     for (int64_t i = 0; i < num_ops_; ++i) {
-      const auto augmentation = kAugmentations[random.next_below(kAugmentations.size())];
-      apply_one(picture, augmentation, MagnitudeRange::kNormal, magnitude_, num_magnitude_bins_, random);
+      apply_one(picture, draw(random), MagnitudeRange::kNormal, magnitude_, num_magnitude_bins_, random);
     }
   }
 
@@ -186,7 +177,7 @@ class TrivialAugmentWide : public Policy {
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {
-    const auto augmentation = kAugmentations[random.next_below(kAugmentations.size())];
+    const auto augmentation = draw(random);
     const auto bin = random.next_below(static_cast<uint32_t>(num_magnitude_bins_));
     apply_one(picture, augmentation, MagnitudeRange::kWide, bin, num_magnitude_bins_, random);
   }
