@@ -12,7 +12,6 @@
 #include "data/images/formats.h"
 #include "data/images/orientation.h"
 #include "data/images/refusal.h"
-#include "data/images/traits.h"
 
 namespace trainer::images {
 namespace {

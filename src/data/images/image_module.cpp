@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "data/images/formats.h"
-#include "data/images/traits.h"
 
 namespace {
 

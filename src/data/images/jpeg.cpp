@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "data/images/refusal.h"
-#include "data/images/traits.h"
 
 namespace trainer::images {
 namespace {

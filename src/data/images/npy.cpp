@@ -10,7 +10,6 @@
 
 #include "data/images/formats.h"
 #include "data/images/refusal.h"
-#include "data/images/traits.h"
 
 namespace trainer::images {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "data/images/formats.h"
 #include "data/images/refusal.h"
-#include "data/images/traits.h"
 
 namespace trainer::images {
 namespace {

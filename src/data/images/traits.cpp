@@ -1,5 +1,3 @@
-#include "data/images/traits.h"
-
 #include <fmt/format.h>
 
 #include <cstddef>
