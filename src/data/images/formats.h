@@ -1,6 +1,9 @@
 #pragma once
 // Decodes image files to the same pixels as Pillow. Functions throw std::runtime_error with the reason, or std::bad_alloc.
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,6 +32,32 @@ void check_num_values(uint64_t width, uint64_t height, uint64_t channels);
 // Allocate memory for the pixels of `image`, after these checks.
 void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
 void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::ValueImage& image);
+
+// The type of the values of an image in mode kRaw.
+struct ValueType {
+  char kind = '?';  // as in NumPy: unsigned (u) or signed integers (i), or floating-point numbers (f)
+  int bits = 0;
+  bool is_swapped = false;  // whether the bytes are in the opposite of the processor's order
+
+  bool is_supported() const {
+    return (kind == 'u' && (bits == 8 || bits == 16)) || (kind == 'i' && bits == 16) || (kind == 'f' && (bits == 32 || bits == 64));
+  }
+  // As in ImageView.
+  float maximum() const { return kind != 'u' ? 0.0F : bits == 8 ? 255.0F : 65535.0F; }
+  // The value at `at`, which need not be aligned.
+  float read(const uint8_t* at, data::ValueImage& image) const {
+    const auto load = [&]<class T>(T) {
+      std::array<uint8_t, sizeof(T)> bytes{};
+      std::copy_n(at, sizeof(T), bytes.begin());
+      if (is_swapped) std::ranges::reverse(bytes);
+      return std::bit_cast<T>(bytes);
+    };
+    if (bits == 8) return *at;
+    if (kind == 'u') return load(uint16_t{});
+    if (kind == 'i') return load(int16_t{});
+    return bits == 64 ? image.rounded(load(double{})) : load(float{});
+  }
+};
 
 bool is_webp(std::span<const uint8_t> file);
 

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,12 +15,12 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 
 struct Array {
-  std::string type;  // "<f4"
+  ValueType type;
   bool is_column_major = false;
   std::vector<uint64_t> shape = {};  // height, width, channels
   std::span<const uint8_t> data = {};
 
-  size_t value_bytes() const { return static_cast<size_t>(type.back() - '0'); }
+  size_t value_bytes() const { return static_cast<size_t>(type.bits) / 8; }
 };
 
 [[noreturn]] void throw_damaged_header() { throw std::runtime_error("it is damaged: its header is not that of a NumPy array"); }
@@ -66,14 +64,15 @@ Array read_array(std::span<const uint8_t> file) {
     throw std::runtime_error(
         "it is a structured array (several named fields); save the fields as the channels of an array [height, width, channels]");
   }
-  Array array{.type = std::string(type.substr(1, end - 1)),
+  const auto name = type.substr(1, end - 1);  // "<f4"
+  Array array{.type = {},
               .is_column_major = value_of(header, "'fortran_order'").starts_with("True"),
               .shape = parse_shape(value_of(header, "'shape'")),
               .data = file.subspan(begin + length)};
-  const auto kind = std::string_view(array.type).substr(std::min<size_t>(1, array.type.size()));
-  if (kind != "u1" && kind != "u2" && kind != "i2" && kind != "f4" && kind != "f8") {
-    throw std::runtime_error(fmt::format("its array has the unsupported data type {}; save it as uint8, uint16, int16, float32 or float64",
-                                         array.type.substr(0, 10)));
+  if (name.size() == 3) array.type = {.kind = name[1], .bits = 8 * (name[2] - '0'), .is_swapped = name[0] == '>'};
+  if (!array.type.is_supported()) {
+    throw std::runtime_error(
+        fmt::format("its array has the unsupported data type {}; save it as uint8, uint16, int16, float32 or float64", name.substr(0, 10)));
   }
   if (array.shape.size() == 2) array.shape.push_back(1);
   if (array.shape.size() != 3) {
@@ -81,24 +80,6 @@ Array read_array(std::span<const uint8_t> file) {
         fmt::format("its array has {} dimensions; save it as [height, width] or [height, width, channels]", array.shape.size()));
   }
   return array;
-}
-
-template <class T>
-T load(const uint8_t* at, bool is_big_endian) {
-  std::array<uint8_t, sizeof(T)> bytes{};
-  std::copy_n(at, sizeof(T), bytes.begin());
-  if (is_big_endian) std::ranges::reverse(bytes);
-  return std::bit_cast<T>(bytes);
-}
-
-float value_at(const Array& array, size_t index, data::ValueImage& image) {
-  const bool is_big_endian = array.type[0] == '>';
-  const auto* const at = array.data.data() + index * array.value_bytes();
-  const auto kind = std::string_view(array.type).substr(1);
-  if (kind == "u1") return *at;
-  if (kind == "u2") return load<uint16_t>(at, is_big_endian);
-  if (kind == "i2") return load<int16_t>(at, is_big_endian);
-  return kind == "f4" ? load<float>(at, is_big_endian) : image.rounded(load<double>(at, is_big_endian));
 }
 
 }  // namespace
@@ -118,10 +99,11 @@ void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
   check_num_values(width, height, channels);
   if (array.data.size() / array.value_bytes() / channels < width * height) throw_truncated();
   allocate_values(width, height, channels, image);
-  image.maximum = array.type[1] != 'u' ? 0.0F : array.value_bytes() == 1 ? 255.0F : 65535.0F;
+  image.maximum = array.type.maximum();
   for (size_t i = 0; i < image.values.size(); ++i) {
     const size_t channel = i % channels, column = i / channels % width, row = i / channels / width;
-    image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i, image);
+    const size_t index = array.is_column_major ? row + height * (column + width * channel) : i;
+    image.values[i] = array.type.read(array.data.data() + index * array.value_bytes(), image);
   }
 }
 

@@ -118,28 +118,10 @@ struct Form {
   std::vector<Rgb> table = {};  // the colour of each value, for kTable
 };
 
-// The type of a TIFF file's samples.
-struct SampleKind {
-  uint16_t bits = 0;
-  uint16_t format = SAMPLEFORMAT_UINT;
-
-  bool suits_raw() const {
-    const bool is_float = format == SAMPLEFORMAT_IEEEFP && (bits == 32 || bits == 64);
-    return is_float || is(8, SAMPLEFORMAT_UINT) || is(16, SAMPLEFORMAT_UINT) || is(16, SAMPLEFORMAT_INT);
-  }
-  bool is(uint16_t wanted_bits, uint16_t wanted_format) const { return bits == wanted_bits && format == wanted_format; }
-  float maximum() const { return format != SAMPLEFORMAT_UINT ? 0.0F : bits == 8 ? 255.0F : 65535.0F; }
-  float read(const uint8_t* at, data::ValueImage& image) const {
-    const auto as = [at]<class T>(T value) {
-      std::memcpy(&value, at, sizeof value);
-      return value;
-    };
-    if (is(8, SAMPLEFORMAT_UINT)) return *at;
-    if (is(16, SAMPLEFORMAT_UINT)) return as(uint16_t{});
-    if (is(16, SAMPLEFORMAT_INT)) return as(int16_t{});
-    return bits == 64 ? image.rounded(as(double{})) : as(float{});
-  }
-};
+ValueType type_of(uint16_t sample_format, uint16_t bits) {
+  const bool is_float = sample_format == SAMPLEFORMAT_IEEEFP;
+  return {.kind = sample_format == SAMPLEFORMAT_UINT ? 'u' : sample_format == SAMPLEFORMAT_INT ? 'i' : is_float ? 'f' : '?', .bits = bits};
+}
 
 // Lossless compressions that are not limited to 1-bit samples.
 constexpr std::array<uint16_t, 5> kLossless = {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS,
@@ -279,8 +261,7 @@ Form read_form(const TiffReader& reader) {
   const auto sample_format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
   if (sample_format != SAMPLEFORMAT_UINT) {
     const auto description = fmt::format("a TIFF image of {} with {} bits each", describe_samples(sample_format), form.bits);
-    const SampleKind kind{.bits = form.bits, .format = sample_format};
-    kind.suits_raw() ? refuse_but_in_raw(description) : refuse_form(description);
+    type_of(sample_format, form.bits).is_supported() ? refuse_but_in_raw(description) : refuse_form(description);
   }
   if (!is_in(reader.compression(), kLossless) && !is_in(reader.compression(), kOthers)) {
     refuse_form(fmt::format("a TIFF image with the compression {}", reader.name_of_compression()));
@@ -430,26 +411,18 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
   turn_upright(reader.orientation(), 3, image, image.pixels);
 }
 
-namespace {
-
-SampleKind read_sample_kind(const TiffReader& reader) {
-  const SampleKind kind{.bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
-                        .format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT)};
-  if (kind.suits_raw()) return kind;
-  throw std::runtime_error(fmt::format("it is a TIFF image of {} with {} bits each; save it as uint8, uint16, int16, float32 or float64",
-                                       kind.format == SAMPLEFORMAT_UINT ? "unsigned integers" : describe_samples(kind.format), kind.bits));
-}
-
-}  // namespace
-
 void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) {
   const TiffReader reader(file);
   Form form{.width = reader.field<uint32_t>(TIFFTAG_IMAGEWIDTH, 0),
             .height = reader.field<uint32_t>(TIFFTAG_IMAGELENGTH, 0),
-            .bits = 0,
+            .bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
             .samples = reader.field<uint16_t>(TIFFTAG_SAMPLESPERPIXEL, 1)};
-  const auto kind = read_sample_kind(reader);
-  form.bits = kind.bits;
+  const auto format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
+  const auto type = type_of(format, form.bits);
+  if (!type.is_supported()) {
+    throw std::runtime_error(fmt::format("it is a TIFF image of {} with {} bits each; save it as uint8, uint16, int16, float32 or float64",
+                                         format == SAMPLEFORMAT_UINT ? "unsigned integers" : describe_samples(format), form.bits));
+  }
   form.has_planes = form.samples > 1 && reader.has_separate_planes();
   form.num_planes = form.has_planes ? form.samples : uint16_t{1};
   if (!is_in(reader.compression(), kLossless)) {
@@ -458,14 +431,14 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
   }
   check_num_values(form.width, form.height, form.samples);
   Blocks blocks(reader, form);
-  image.maximum = kind.maximum();
+  image.maximum = type.maximum();
   allocate_values(form.width, form.height, form.samples, image);
   const size_t samples = form.has_planes ? 1 : form.samples;
   for (uint16_t plane = 0; plane < form.num_planes; ++plane) {
     read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
       for (size_t i = 0; i < width * samples; ++i) {
         const size_t pixel = first_pixel + i / samples;
-        image.values[pixel * form.samples + plane + i % samples] = kind.read(row + i * (kind.bits / 8), image);
+        image.values[pixel * form.samples + plane + i % samples] = type.read(row + i * (form.bits / 8), image);
       }
     });
   }
