@@ -60,12 +60,6 @@ cv::Mat require(cv::Mat pixels) {
   return pixels;
 }
 
-cv::Mat decode_png(std::span<const uint8_t> file) {
-  const auto parts = read_png(file);
-  if (parts.is_grey_16) refuse_grey_16();
-  return require(read_by_opencv(parts.file));
-}
-
 void decode_png_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
   const auto parts = read_png(file);
   if (!parts.is_grey_16) refuse_no_grey_16();
@@ -82,13 +76,6 @@ void check_webp(std::span<const uint8_t> file) {
   if ((bytes_at(file, 20, 1)[0] & 0x02) != 0) refuse_form("an animation");
   check_size(uint64_t{little_endian(file, 24, 3)} + 1, uint64_t{little_endian(file, 27, 3)} + 1);
 }
-
-cv::Mat decode_webp(std::span<const uint8_t> file) {
-  check_webp(file);
-  return require(read_by_opencv(file));
-}
-
-bool is_bmp(std::span<const uint8_t> file) { return has_text(file, 0, "BM"); }
 
 constexpr uint32_t kFileHeaderBytes = 14;
 
@@ -126,8 +113,14 @@ void check_bmp(std::span<const uint8_t> file) {
   bytes_at(file, offset, (uint64_t{width} * bits + 31) / 32 * 4 * height);
 }
 
-cv::Mat decode_bmp(std::span<const uint8_t> file) {
-  check_bmp(file);
+cv::Mat decode_by_opencv(std::span<const uint8_t> file) {
+  if (is_png(file)) {
+    const auto parts = read_png(file);
+    if (parts.is_grey_16) refuse_grey_16();
+    return require(read_by_opencv(parts.file));
+  }
+  if (!is_webp(file) && !has_text(file, 0, "BM")) refuse_format(file);
+  is_webp(file) ? check_webp(file) : check_bmp(file);
   return require(read_by_opencv(file));
 }
 
@@ -142,8 +135,7 @@ void decode_as_stored(std::span<const uint8_t> file, data::RgbImage& image) {
   if (is_tiff(file)) return decode_tiff(file, image);
   if (is_pnm(file)) return decode_pnm(file, image);
   if (is_npy(file)) refuse_but_in_raw("a NumPy array");
-  if (!is_png(file) && !is_webp(file) && !is_bmp(file)) refuse_format(file);
-  const cv::Mat bgr = is_png(file) ? decode_png(file) : is_webp(file) ? decode_webp(file) : decode_bmp(file);
+  const cv::Mat bgr = decode_by_opencv(file);
   allocate(static_cast<uint32_t>(bgr.cols), static_cast<uint32_t>(bgr.rows), image);
   cv::Mat rgb(bgr.rows, bgr.cols, CV_8UC3, image.pixels.data());
   cv::cvtColor(bgr, rgb, cv::COLOR_BGR2RGB);
