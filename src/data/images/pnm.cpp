@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/images/formats.h"
@@ -18,24 +19,23 @@ constexpr size_t kKindBytes = 2;  // "P5"
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Reads the characters of a file. Skips comments, from # to the end of the line.
-class Text {
+// Reads the numbers at the beginning of `rest`. Skips comments, from # to the end of the line.
+class Numbers {
  public:
-  Text(std::span<const uint8_t> file, size_t offset) : rest_(file.subspan(offset)) {}
+  explicit Numbers(std::string_view rest) : rest_(rest) {}
 
   // Reads a number and the single white-space character after it.
-  uint32_t read_number() {
+  uint32_t next() {
+    constexpr size_t kMaxDigits = 10;
     std::string digits;
-    char c = 0;
-    while (digits.size() <= kMaxDigits && next(c)) {
-      if (!is_space(c)) {
-        digits += c;
-      } else if (!digits.empty()) {
-        break;
-      }
+    while (digits.size() <= kMaxDigits && !rest_.empty()) {
+      const char c = rest_[0];
+      rest_.remove_prefix(c == '#' ? std::min(rest_.find_first_of("\n\r"), rest_.size() - 1) + 1 : 1);
+      if (is_space(c) && !digits.empty()) break;
+      if (c != '#' && !is_space(c)) digits += c;
     }
     if (digits.empty()) throw_truncated();
-    if (!std::ranges::all_of(digits, [](char digit) { return digit >= '0' && digit <= '9'; })) {
+    if (digits.find_first_not_of("0123456789") != std::string::npos) {
       throw std::runtime_error("it is damaged: it has characters other than digits where a number is expected");
     }
     uint32_t number = 0;
@@ -46,23 +46,10 @@ class Text {
     return number;
   }
 
-  std::span<const uint8_t> rest() const { return rest_; }
+  size_t num_left() const { return rest_.size(); }
 
  private:
-  static constexpr size_t kMaxDigits = 10;
-
-  bool next(char& c) {
-    while (!rest_.empty() && rest_[0] == '#') {
-      const auto end = std::ranges::find_if(rest_, [](uint8_t byte) { return byte == '\n' || byte == '\r'; });
-      rest_ = rest_.subspan(std::min<size_t>(static_cast<size_t>(end - rest_.begin()) + 1, rest_.size()));
-    }
-    if (rest_.empty()) return false;
-    c = static_cast<char>(rest_[0]);
-    rest_ = rest_.subspan(1);
-    return true;
-  }
-
-  std::span<const uint8_t> rest_;
+  std::string_view rest_;
 };
 
 // Returns a table that scales the values 0 to `maximum` to 0 to `largest`.
@@ -87,14 +74,14 @@ struct PnmHeader {
 };
 
 PnmHeader read_header(std::span<const uint8_t> file) {
-  Text text(file, kKindBytes);
-  PnmHeader header{.is_grey = file[1] == '5', .width = text.read_number(), .height = text.read_number()};
+  Numbers numbers(std::string_view(reinterpret_cast<const char*>(file.data()), file.size()).substr(kKindBytes));
+  PnmHeader header{.is_grey = file[1] == '5', .width = numbers.next(), .height = numbers.next()};
   check_size(header.width, header.height);
-  header.maximum = text.read_number();
+  header.maximum = numbers.next();
   if (header.maximum == 0 || header.maximum > kLargestMaximum) {
     throw std::runtime_error(fmt::format("it is damaged: its maximum value is {}, but must be 1 to {}", header.maximum, kLargestMaximum));
   }
-  header.rest = text.rest();
+  header.rest = file.last(numbers.num_left());
   return header;
 }
 
