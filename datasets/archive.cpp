@@ -215,6 +215,18 @@ std::string PublishedOptions::explain_absence(const PublishedSource& source) con
                                          : fmt::format("copy the files from {} to {}", source.url, folder));
 }
 
+data::DatasetFactory published_factory(const PublishedImages& images, const PublishedOptions& options) {
+  const auto locate = [source = images.source, names = images.names, options](Logger& logger) {
+    return options.locate(source, names, logger);
+  };
+  return {.info = images.info,
+          .open = [open = images.open, locate](data::Split split, Logger& logger) { return open(locate(logger), split); },
+          .locate = locate,
+          .in_folder = [images](const fs::path& folder) { return published_factory(images, options_in<PublishedOptions>(folder)); },
+          .sizes = options.find(images.source, images.names) ? std::nullopt : std::optional(images.sizes),
+          .is_in_memory = true};
+}
+
 void refuse_published_file(const PublishedSource& source, const fs::path& file, const std::string& what) {
   throw DataError(fmt::format("{}: {}; copy this file from {}, or set dataset.root to a new folder and dataset.download=true",
                               file.string(), what, source.url));

@@ -3,12 +3,15 @@
 // at all.
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "datasets/download.h"
+#include "trainer/dataset.h"
 #include "trainer/keys.h"
 
 namespace trainer::datasets {
@@ -49,6 +52,18 @@ struct PublishedOptions {
   // documentation.
   void describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more = "");
 };
+
+// A data set of images of one size, which are kept in memory.
+struct PublishedImages {
+  PublishedSource source;
+  std::vector<std::string> names;  // of its files
+  data::DatasetInfo info;
+  data::SplitSizes sizes;
+  // Opens the files in `folder`, whose numbers of images may differ from `sizes`, except 0. Throws DataError with the file, the problem and
+  // what to do.
+  std::function<std::unique_ptr<data::Dataset>(const std::filesystem::path& folder, data::Split split)> open;
+};
+data::DatasetFactory published_factory(const PublishedImages& images, const PublishedOptions& options);
 
 // Throws DataError: "FILE: WHAT; REMEDY".
 [[noreturn]] void refuse_published_file(const PublishedSource& source, const std::filesystem::path& file, const std::string& what);

@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 constexpr int kChannels = 3;
 constexpr int kSide = 32;
 constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
-// CIFAR-10 and CIFAR-100 have the same sizes.
-constexpr data::SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
 
 void check_records(const CifarLayout& layout, const MappedFile& file) {
   const auto bytes = file.bytes();
@@ -69,6 +67,18 @@ MappedFile open_file(const CifarLayout& layout, const fs::path& path) {
   }
 }
 
+std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const data::DatasetInfo& info, const fs::path& folder,
+                                          data::Split split) {
+  const auto files = std::make_shared<std::vector<MappedFile>>();
+  std::vector<ImagesInMemory::Image> images;
+  const auto num_labels = layout.label_counts.size();
+  for (const auto& name : split == data::Split::kTrain ? layout.train_files : layout.validation_files) {
+    const auto bytes = files->emplace_back(open_file(layout, folder / name)).bytes();
+    for (size_t at = num_labels; at < bytes.size(); at += num_labels + kImageBytes) images.push_back({&bytes[at], bytes[at - 1]});
+  }
+  return std::make_unique<ImagesInMemory>(info, files, std::move(images));
+}
+
 }  // namespace
 
 const CifarLayout& cifar10_layout() {
@@ -101,43 +111,18 @@ const CifarLayout& cifar100_layout() {
 
 void CifarOptions::describe(KeyTable& keys) { describe_place(keys, "cifar-10-batches-bin or cifar-100-binary"); }
 
-data::DatasetInfo cifar_info(const CifarLayout& layout) {
-  return {.shape = {kChannels, kSide, kSide},
-          .is_image = true,
-          .num_classes = layout.label_counts.back(),
-          .num_targets = 1,
-          .class_names = layout.class_names};
-}
-
-namespace {
-
-std::vector<std::string> names_of(const CifarLayout& layout) {
+data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {
+  const data::DatasetInfo info{
+      .shape = {kChannels, kSide, kSide}, .num_classes = layout.label_counts.back(), .class_names = layout.class_names};
   auto names = layout.train_files;
   names.insert(names.end(), layout.validation_files.begin(), layout.validation_files.end());
-  return names;
-}
-
-}  // namespace
-
-std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger) {
-  const auto folder = options.locate(layout.source, names_of(layout), logger);
-  const auto files = std::make_shared<std::vector<MappedFile>>();
-  std::vector<ImagesInMemory::Image> images;
-  const auto num_labels = layout.label_counts.size();
-  for (const auto& name : split == data::Split::kTrain ? layout.train_files : layout.validation_files) {
-    const auto bytes = files->emplace_back(open_file(layout, folder / name)).bytes();
-    for (size_t at = num_labels; at < bytes.size(); at += num_labels + kImageBytes) images.push_back({&bytes[at], bytes[at - 1]});
-  }
-  return std::make_unique<ImagesInMemory>(cifar_info(layout), files, std::move(images));
-}
-
-data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options) {
-  return {.info = cifar_info(layout),
-          .open = [&layout, options](data::Split split, Logger& logger) { return open_cifar(layout, options, split, logger); },
-          .locate = [&layout, options](Logger& logger) { return options.locate(layout.source, names_of(layout), logger); },
-          .in_folder = [&layout](const fs::path& folder) { return cifar_factory(layout, options_in<CifarOptions>(folder)); },
-          .sizes = options.find(layout.source, names_of(layout)) ? std::nullopt : std::optional(kCifarSizes),
-          .is_in_memory = true};
+  return published_factory(
+      {.source = layout.source,
+       .names = std::move(names),
+       .info = info,
+       .sizes = {.train = 50'000, .validation = 10'000},
+       .open = [&layout, info](const fs::path& folder, data::Split split) { return open_cifar(layout, info, folder, split); }},
+      options);
 }
 
 void add_cifar(DatasetRegistry& registry) {

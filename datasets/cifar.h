@@ -2,7 +2,6 @@
 // CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009) in their binary versions. A record has
 // one byte for each kind of label, then 3,072 bytes of pixels: the red, green and blue planes of 32 x 32, row by row.
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,13 +26,7 @@ struct CifarOptions : PublishedOptions {
   void describe(KeyTable& keys);
 };
 
-data::DatasetInfo cifar_info(const CifarLayout& layout);
-
-// Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
-// labels. A file may contain any whole number of records except 0. Throws DataError with the file, the problem and what to do.
-std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger);
-
-// `layout` must outlive the factory.
+// Maps the files into memory and checks every record's labels. `layout` must outlive the factory.
 data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options);
 
 }  // namespace trainer::datasets

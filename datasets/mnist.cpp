@@ -25,8 +25,6 @@ namespace fs = std::filesystem;
 constexpr int kMnistSide = 28;
 constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
 constexpr int kMnistClasses = 10;
-// MNIST and FashionMNIST have the same sizes.
-constexpr data::SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
 constexpr size_t kMaxDecompressedBytes = size_t{1} << 30;
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
@@ -141,6 +139,30 @@ FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const st
   return file;
 }
 
+std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const data::DatasetInfo& info, const fs::path& folder,
+                                          data::Split split) {
+  const auto& names = split == data::Split::kTrain ? kTrainFiles : kValidationFiles;
+  const IdxFormat image_format{kImagesMagic, {kMnistSide, kMnistSide}};
+  const IdxFormat label_format{kLabelsMagic, {}};
+  const std::array files = {load_idx(layout, folder, names.images, image_format), load_idx(layout, folder, names.labels, label_format)};
+  const auto pixels = files[0].bytes.subspan(image_format.header_bytes());
+  const auto labels = files[1].bytes.subspan(label_format.header_bytes());
+  if (pixels.size() != labels.size() * kMnistImageBytes) {
+    refuse_published_file(
+        layout.source, files[1].path,
+        fmt::format("it has {} labels, but {} has {} images", labels.size(), files[0].path.string(), pixels.size() / kMnistImageBytes));
+  }
+  const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label >= kMnistClasses; });
+  if (wrong != labels.end()) {
+    refuse_published_file(layout.source, files[1].path,
+                          fmt::format("item {} (from 0) is the label {}, but the labels of {} are 0 to {}", wrong - labels.begin(), *wrong,
+                                      layout.source.title, kMnistClasses - 1));
+  }
+  std::vector<ImagesInMemory::Image> images;
+  for (size_t i = 0; i < labels.size(); ++i) images.push_back({&pixels[i * kMnistImageBytes], labels[i]});
+  return std::make_unique<ImagesInMemory>(info, files[0].owner, std::move(images));
+}
+
 }  // namespace
 
 const MnistLayout& mnist_layout() {
@@ -173,45 +195,15 @@ const MnistLayout& fashion_mnist_layout() {
 
 void MnistOptions::describe(KeyTable& keys) { describe_place(keys, "MNIST/raw or FashionMNIST/raw", " The files may end in .gz."); }
 
-data::DatasetInfo mnist_info(const MnistLayout& layout) {
-  return {.shape = {1, kMnistSide, kMnistSide},
-          .is_image = true,
-          .num_classes = kMnistClasses,
-          .num_targets = 1,
-          .class_names = layout.class_names};
-}
-
-std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger) {
-  const auto folder = options.locate(layout.source, mnist_names(), logger);
-  const auto& names = split == data::Split::kTrain ? kTrainFiles : kValidationFiles;
-  const IdxFormat image_format{kImagesMagic, {kMnistSide, kMnistSide}};
-  const IdxFormat label_format{kLabelsMagic, {}};
-  const std::array files = {load_idx(layout, folder, names.images, image_format), load_idx(layout, folder, names.labels, label_format)};
-  const auto pixels = files[0].bytes.subspan(image_format.header_bytes());
-  const auto labels = files[1].bytes.subspan(label_format.header_bytes());
-  if (pixels.size() != labels.size() * kMnistImageBytes) {
-    refuse_published_file(
-        layout.source, files[1].path,
-        fmt::format("it has {} labels, but {} has {} images", labels.size(), files[0].path.string(), pixels.size() / kMnistImageBytes));
-  }
-  const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label >= kMnistClasses; });
-  if (wrong != labels.end()) {
-    refuse_published_file(layout.source, files[1].path,
-                          fmt::format("item {} (from 0) is the label {}, but the labels of {} are 0 to {}", wrong - labels.begin(), *wrong,
-                                      layout.source.title, kMnistClasses - 1));
-  }
-  std::vector<ImagesInMemory::Image> images;
-  for (size_t i = 0; i < labels.size(); ++i) images.push_back({&pixels[i * kMnistImageBytes], labels[i]});
-  return std::make_unique<ImagesInMemory>(mnist_info(layout), files[0].owner, std::move(images));
-}
-
 data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options) {
-  return {.info = mnist_info(layout),
-          .open = [&layout, options](data::Split split, Logger& logger) { return open_mnist(layout, options, split, logger); },
-          .locate = [&layout, options](Logger& logger) { return options.locate(layout.source, mnist_names(), logger); },
-          .in_folder = [&layout](const fs::path& folder) { return mnist_factory(layout, options_in<MnistOptions>(folder)); },
-          .sizes = options.find(layout.source, mnist_names()) ? std::nullopt : std::optional(kMnistSizes),
-          .is_in_memory = true};
+  const data::DatasetInfo info{.shape = {1, kMnistSide, kMnistSide}, .num_classes = kMnistClasses, .class_names = layout.class_names};
+  return published_factory(
+      {.source = layout.source,
+       .names = mnist_names(),
+       .info = info,
+       .sizes = {.train = 60'000, .validation = 10'000},
+       .open = [&layout, info](const fs::path& folder, data::Split split) { return open_mnist(layout, info, folder, split); }},
+      options);
 }
 
 void add_mnist(DatasetRegistry& registry) {

@@ -2,7 +2,6 @@
 // MNIST (LeCun, Cortes, Burges, 1998) and FashionMNIST (Xiao, Rasul, Vollgraf, 2017) as IDX files, plain or compressed with gzip. A file
 // begins with a magic number and the lengths of its dimensions, each a big-endian 32-bit number; the bytes follow, row by row.
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,13 +22,7 @@ struct MnistOptions : PublishedOptions {
   void describe(KeyTable& keys);
 };
 
-data::DatasetInfo mnist_info(const MnistLayout& layout);
-
-// Finds the files (downloads them if they are missing and options.download is set), loads them into memory and checks their headers and all
-// labels. There may be any number of images except 0. Throws DataError with the file, the problem and what to do.
-std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger);
-
-// `layout` must outlive the factory.
+// Loads the files into memory and checks their headers and all labels. `layout` must outlive the factory.
 data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options);
 
 }  // namespace trainer::datasets

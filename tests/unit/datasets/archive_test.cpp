@@ -207,11 +207,11 @@ TEST_F(FetchArchive, CifarDownloadsOnceAndThenWorksOffline) {
   {
     const HttpServer server([&body](HttpServer::Connection& connection) { connection.reply(body); });
     layout.source.url = server.url("/cifar.tar.gz");
-    EXPECT_EQ(open_cifar(layout, options, data::Split::kTrain, *logger)->size(), 5);
-    EXPECT_EQ(open_cifar(layout, options, data::Split::kValidation, *logger)->size(), 2);
+    EXPECT_EQ(cifar_factory(layout, options).open(data::Split::kTrain, *logger)->size(), 5);
+    EXPECT_EQ(cifar_factory(layout, options).open(data::Split::kValidation, *logger)->size(), 2);
     EXPECT_EQ(server.num_requests(), 1);
   }
-  EXPECT_EQ(open_cifar(layout, options, data::Split::kTrain, *logger)->size(), 5);
+  EXPECT_EQ(cifar_factory(layout, options).open(data::Split::kTrain, *logger)->size(), 5);
 }
 
 TEST_F(FetchArchive, CifarIsNotDownloadedUnlessAskedFor) {
@@ -221,7 +221,7 @@ TEST_F(FetchArchive, CifarIsNotDownloadedUnlessAskedFor) {
   CifarOptions options;
   options.root = root().string();
   const auto logger = make_quiet_logger();
-  EXPECT_THROW(open_cifar(layout, options, data::Split::kTrain, *logger), DataError);
+  EXPECT_THROW(cifar_factory(layout, options).open(data::Split::kTrain, *logger), DataError);
   EXPECT_EQ(server.num_requests(), 0);
 }
 

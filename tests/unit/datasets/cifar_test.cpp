@@ -50,7 +50,7 @@ CifarOptions cifar_options(const std::filesystem::path& root) {
 
 std::unique_ptr<data::Dataset> open_quietly(const CifarLayout& layout, const std::filesystem::path& root, data::Split split) {
   const auto logger = make_quiet_logger();
-  return open_cifar(layout, cifar_options(root), split, *logger);
+  return cifar_factory(layout, cifar_options(root)).open(split, *logger);
 }
 
 // The text of the DataError that `action` throws.
@@ -170,7 +170,7 @@ TEST(Cifar100, LabelIsTheFineOne) {
 }
 
 TEST(Cifar100, ClassesAreInTheOrderOfTheAlphabet) {
-  const auto info = cifar_info(cifar100_layout());
+  const auto info = cifar_factory(cifar100_layout(), {}).info;
   ASSERT_EQ(info.class_names.size(), 100U);
   EXPECT_EQ(std::set<std::string>(info.class_names.begin(), info.class_names.end()).size(), 100U);
   EXPECT_TRUE(std::ranges::is_sorted(info.class_names));

@@ -37,7 +37,7 @@ class MnistTest : public FetchArchive {
     options.root = root.string();
     options.download = download_;
     const auto logger = make_quiet_logger();
-    return open_mnist(layout_, options, split, *logger);
+    return mnist_factory(layout_, options).open(split, *logger);
   }
   std::string failure(data::Split split = data::Split::kTrain) const {
     try {
