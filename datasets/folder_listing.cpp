@@ -26,17 +26,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Identifies a folder independently of its path.
+using FolderId = std::pair<dev_t, ino_t>;
+
+// Empty if the path does not exist, for example.
+std::optional<struct stat> status_of(const fs::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
+}
+
+// The folder and all of its parents.
+std::set<FolderId> with_parents(fs::path path) {
+  std::set<FolderId> folders;
+  // The parent of the root directory is itself.
+  for (auto status = status_of(path); status && folders.emplace(status->st_dev, status->st_ino).second; status = status_of(path)) {
+    path /= "..";
+  }
+  return folders;
+}
+
 class FolderLister {
  public:
   explicit FolderLister(const fs::path& folder) { listing_.folder = folder; }
 
   FolderListing list_all() {
     // Links to a parent of the listed folder would cause endless recursion; in a copy, all of them become links to the copy's parent.
-    for (auto above = listing_.folder; above.has_relative_path();) {
-      above = above.parent_path();
-      first_paths_.emplace(id_of(above), "..");
-    }
-    first_paths_.emplace(id_of(listing_.folder), ".");
+    for (const auto& id : with_parents(listing_.folder)) first_paths_.emplace(id, "..");
+    const auto status = status_of(listing_.folder);
+    if (!status) fail_with_errno("list", listing_.folder);
+    first_paths_[{status->st_dev, status->st_ino}] = ".";
     list_folder("");
     return std::move(listing_);
   }
@@ -44,24 +62,13 @@ class FolderLister {
   FolderListing list(const std::vector<fs::path>& files) {
     for (const auto& file : files) {
       check_stop();
-      const auto status = status_of(file);
+      const auto status = status_of(listing_.folder / file);
       if (status && !S_ISDIR(status->st_mode)) add(file, status);
     }
     return std::move(listing_);
   }
 
  private:
-  // Empty if the path does not exist.
-  std::optional<struct stat> status_of(const fs::path& path) const {
-    struct stat status {};
-    return ::stat((listing_.folder / path).c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
-  }
-  static std::pair<dev_t, ino_t> id_of(const fs::path& folder) {
-    struct stat status {};
-    if (::stat(folder.c_str(), &status) != 0) fail_with_errno("list", folder);
-    return {status.st_dev, status.st_ino};
-  }
-
   void check_stop() const {
     if (stop_signal() != 0) throw Error("stopped on request while listing " + listing_.folder.string(), ExitCode::kStopped);
   }
@@ -74,12 +81,12 @@ class FolderLister {
     for (const auto& name : names) {
       check_stop();
       const auto path = folder / name;
-      const auto status = status_of(path);
+      const auto status = status_of(listing_.folder / path);
       if (!status || !S_ISDIR(status->st_mode)) {
         add(path, status);
         continue;
       }
-      const auto [first, is_new] = first_paths_.emplace(std::pair(status->st_dev, status->st_ino), path);
+      const auto [first, is_new] = first_paths_.emplace(FolderId(status->st_dev, status->st_ino), path);
       if (is_new) {
         listing_.folders.push_back(path);
         list_folder(path);
@@ -101,7 +108,7 @@ class FolderLister {
 
   FolderListing listing_;
   // The path by which each folder was reached first, relative to the listed folder.
-  std::map<std::pair<dev_t, ino_t>, fs::path> first_paths_;
+  std::map<FolderId, fs::path> first_paths_;
 };
 
 }  // namespace
@@ -133,25 +140,16 @@ bool has_extension(std::string_view name, const Extensions& extensions) {
   return std::ranges::any_of(extensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
 }
 
-// Identifies a folder independently of its path.
-using FolderId = std::pair<dev_t, ino_t>;
-
 struct FolderEntry {
   std::string name;
   bool is_folder = false;  // true also for a link to a folder
 };
 
+// Throws DataError, like all functions here.
 [[noreturn]] void fail_to_list(const std::string& path, const std::error_code& reason) {
   if (reason == std::errc::no_such_file_or_directory) throw DataError(fmt::format("there is no folder {}", path));
   if (reason == std::errc::not_a_directory) throw DataError(fmt::format("{} is not a folder", path));
   throw DataError(fmt::format("cannot list {}: {}", path, reason.message()));
-}
-
-// Throws DataError, like all functions here.
-FolderId id_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) fail_to_list(path, {errno, std::generic_category()});
-  return {status.st_dev, status.st_ino};
 }
 
 // The entries that are neither hidden nor added by macOS or Windows, in the order of the file system.
@@ -176,15 +174,6 @@ std::vector<std::string> list_folders(const fs::path& path) {
     if (entry.is_folder) folders.push_back(std::move(entry.name));
   }
   std::ranges::sort(folders);
-  return folders;
-}
-
-// The folder and all of its parents.
-std::set<FolderId> with_parents(std::string path) {
-  std::set<FolderId> folders;
-  struct stat status {};
-  // The parent of the root directory is itself.
-  while (::stat(path.c_str(), &status) == 0 && folders.emplace(status.st_dev, status.st_ino).second) path += "/..";
   return folders;
 }
 
@@ -236,7 +225,9 @@ class ClassLister {
   std::vector<std::string> read_folder(const std::string& relative) {
     std::vector<std::string> folders;
     const auto path = relative.empty() ? folder_ : joined(folder_, relative);
-    if (!listed_.insert(id_of(path)).second) return folders;
+    const auto status = status_of(path);
+    if (!status) fail_to_list(path, {errno, std::generic_category()});
+    if (!listed_.emplace(status->st_dev, status->st_ino).second) return folders;
     for (auto& entry : datasets::read_folder(path)) {
       if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder_), ExitCode::kStopped);
       if (entry.is_folder) {
@@ -263,7 +254,7 @@ class ClassLister {
 std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
                                      int num_threads) {
   struct NoMemory {};
-  const auto listed = with_parents(folder.string());
+  const auto listed = with_parents(folder);
   std::vector<ClassFiles> classes(names.size());
   const auto always = [](size_t /*num_done*/) { return true; };
   data::for_each_in_threads<NoMemory>(names.size(), num_threads, always, [&](size_t i, NoMemory&) {
@@ -360,7 +351,7 @@ std::vector<fs::path> first_images_of(const ClassFolders& folders, data::ImageMo
     for (const auto& name : folders.class_names) {
       const auto folder = folders.train / name;
       const auto list = [&](const Extensions& extensions) {
-        return ClassLister(folder.string(), with_parents(folders.train.string()), extensions).list().images;
+        return ClassLister(folder.string(), with_parents(folders.train), extensions).list().images;
       };
       auto names = list(extensions_of(mode));
       if (names.empty() && mode == data::ImageMode::kAuto) names = list(kRawExtensions);
