@@ -26,6 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kCannotUnpack = "the archive cannot be unpacked";
+
 // The path of an entry. Throws unless it is a file or folder inside the folder to which the archive is unpacked.
 fs::path checked_path(const fs::path& path, bool is_special) {
   bool inside = !path.empty() && path.is_relative();
@@ -38,7 +40,7 @@ fs::path checked_path(const fs::path& path, bool is_special) {
 }
 
 void check(archive* reader, int64_t result) {
-  if (result < ARCHIVE_WARN) throw std::runtime_error(fmt::format("the archive cannot be unpacked: {}", archive_error_string(reader)));
+  if (result < ARCHIVE_WARN) throw std::runtime_error(fmt::format("{}: {}", kCannotUnpack, archive_error_string(reader)));
 }
 
 // A file that is being unpacked.
@@ -92,15 +94,7 @@ void unpack_tar(const fs::path& file, const fs::path& folder) {
   }
 }
 
-[[noreturn]] void fail_zip(const std::string& reason) { throw std::runtime_error("the archive cannot be unpacked: " + reason); }
-
-ZipDirectory directory_of(std::span<const uint8_t> bytes) {
-  try {
-    return ZipDirectory(bytes);
-  } catch (const std::runtime_error& reason) {
-    fail_zip(reason.what());
-  }
-}
+[[noreturn]] void fail_zip(const std::string& reason) { throw std::runtime_error(fmt::format("{}: {}", kCannotUnpack, reason)); }
 
 void write_zip_entry(std::span<const uint8_t> stored, const ZipEntry& entry, UnpackedFile& output) {
   if (entry.is_encrypted()) fail_zip(fmt::format("the entry \"{}\" is encrypted", entry.name));
@@ -123,7 +117,7 @@ void write_zip_entry(std::span<const uint8_t> stored, const ZipEntry& entry, Unp
 
 // Does not use libarchive, whose support of zip files needs more libraries.
 void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
-  const auto directory = directory_of(bytes);
+  const auto directory = with_prefix<std::runtime_error>(kCannotUnpack, [&] { return ZipDirectory(bytes); });
   for (const auto& entry : directory.entries()) {
     const auto path = folder / checked_path(entry.name, entry.is_special);
     if (entry.name.ends_with('/')) {
@@ -158,13 +152,9 @@ fs::path make_from_files(const PublishedSource& source, const fs::path& partial,
   auto folder = partial / "content";
   create_folders(folder);
   for (const auto& file : source.files) {
-    try {
+    with_prefix<std::runtime_error>(file.name, [&] {
       download(source.url + file.name, {"MD5", file.md5}, folder / file.name, source.limits, logger);
-    } catch (const Error&) {
-      throw;
-    } catch (const std::runtime_error& reason) {
-      throw std::runtime_error(fmt::format("{}: {}", file.name, reason.what()));
-    }
+    });
   }
   return folder;
 }

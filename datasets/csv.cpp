@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "datasets/files.h"
 #include "datasets/folder_listing.h"
 #include "trainer/error.h"
 
@@ -85,18 +86,6 @@ class Table {
   std::vector<size_t> fields_;   // the indices of the target columns
   std::optional<size_t> group_;  // the index of dataset.group_column
 };
-
-// Calls `act`. If it throws a std::runtime_error that is not an Error, throws a Thrown that begins with `prefix`.
-template <class Thrown, class Act>
-auto with_prefix(const std::string& prefix, const Act& act) {
-  try {
-    return act();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& reason) {
-    throw Thrown(fmt::format("{}: {}", prefix, reason.what()));
-  }
-}
 
 // Without spaces around the parts and without empty parts.
 std::vector<std::string> split_list(std::string_view list, std::string_view separator) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +15,25 @@
 #include "base/file_lock.h"
 #include "base/log.h"
 #include "trainer/dataset.h"
+#include "trainer/error.h"
 #include "trainer/keys.h"
 
 namespace trainer::datasets {
 
 // Whether the path exists. Also true if this cannot be determined; opening the file then reports the reason.
 bool is_there(const std::filesystem::path& path);
+
+// Calls `act`. If it throws a std::runtime_error that is not an Error, throws a Thrown that begins with `prefix`.
+template <class Thrown, class Act>
+auto with_prefix(const std::string& prefix, const Act& act) {
+  try {
+    return act();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& reason) {
+    throw Thrown(prefix + ": " + reason.what());
+  }
+}
 
 // The default options of a data set that has the key `root`, which is set to `folder`.
 template <class Options>

@@ -154,7 +154,7 @@ std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split, bool m
 }
 
 std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data::DatasetInfo& expected, data::Split split, Logger& logger) {
-  try {
+  return with_prefix<DataError>("dataset.root", [&] {
     auto dataset = open_split(options.root, split, /*may_be_unfinished=*/false);
     const auto& info = dataset->info();
     if (info != expected) {
@@ -165,11 +165,7 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
     }
     logger.info("{}: {} {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"), describe_targets(info));
     return dataset;
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("dataset.root: {}", reason.what()));
-  }
+  });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "datasets/files.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {
@@ -403,11 +404,7 @@ void check_file(const fs::path& path) {
   const MappedFile file(path);
   // A failure does not matter, because this is only a hint.
   ::madvise(const_cast<uint8_t*>(file.bytes().data()), file.bytes().size(), MADV_RANDOM);
-  try {
-    FileCheck check(file.bytes());
-  } catch (const std::runtime_error& reason) {
-    throw std::runtime_error(fmt::format("cannot read {}: {}", path.string(), reason.what()));
-  }
+  with_prefix<std::runtime_error>("cannot read " + path.string(), [&] { FileCheck check(file.bytes()); });
 }
 
 MDB_val as_value(std::string_view text) { return {text.size(), const_cast<char*>(text.data())}; }

@@ -211,7 +211,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& files, const fs::path& stage_to, bool is_current,
                            Logger& logger) {
-  try {
+  with_prefix<DataError>("dataset.stage_to", [&] {
     const auto folder = fs::canonical(source);
     const auto place = fs::weakly_canonical(fs::absolute(stage_to));
     if (lies_in(place, folder))
@@ -221,11 +221,7 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
     const FolderLock lock(hidden("lock"), "copies " + folder.string(), logger);
     if (!is_current || !is_there(folder_)) copy(folder, files, logger);
     in_use_ = mark_as_used(folder_, logger);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("dataset.stage_to: {}", reason.what()));
-  }
+  });
 }
 
 void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& files, Logger& logger) {
