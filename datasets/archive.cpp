@@ -2,15 +2,16 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
@@ -46,22 +47,19 @@ void check(archive* reader, int64_t result) {
 // A file that is being unpacked.
 class UnpackedFile {
  public:
-  explicit UnpackedFile(fs::path path) : path_(std::move(path)), file_(nullptr, std::fclose) {
+  explicit UnpackedFile(fs::path path) : path_(std::move(path)) {
     if (stop_signal() != 0) throw Error("stopped on request while unpacking " + path_.string(), ExitCode::kStopped);
     create_folders(path_.parent_path());
-    file_.reset(std::fopen(path_.c_str(), "wbxe"));
-    if (!file_) fail_with_errno("write", path_);
+    file_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL, "write");
   }
   void write(std::span<const uint8_t> bytes) {
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail_with_errno("write", path_);
-  }
-  void finish() {
-    if (std::fflush(file_.get()) != 0) fail_with_errno("write", path_);
+    std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (!write_all(file_.number(), rest)) fail_with_errno("write", path_);
   }
 
  private:
   fs::path path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  Descriptor file_;
 };
 
 void unpack_tar(const fs::path& file, const fs::path& folder) {
@@ -90,7 +88,6 @@ void unpack_tar(const fs::path& file, const fs::path& folder) {
       if (size <= 0) break;
       output.write(std::span<const uint8_t>(buffer).first(static_cast<size_t>(size)));
     }
-    output.finish();
   }
 }
 
@@ -103,7 +100,7 @@ void write_zip_entry(std::span<const uint8_t> stored, const ZipEntry& entry, Unp
   const auto take = [&](std::span<const uint8_t> part) {
     num_bytes += part.size();
     checksum = crc32_z(checksum, part.data(), part.size());
-    if (!part.empty()) output.write(part);
+    output.write(part);
   };
   if (entry.method == ZipEntry::kStored) {
     take(stored);
@@ -126,7 +123,6 @@ void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
     }
     UnpackedFile output(path);
     write_zip_entry(directory.stored(entry), entry, output);
-    output.finish();
   }
 }
 

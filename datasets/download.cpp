@@ -1,12 +1,12 @@
 #include "datasets/download.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -62,12 +62,12 @@ void use_certificates_of_this_system(CURL* curl) {
   }
 }
 
-// A transfer that appends to `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
+// A transfer that appends to the file `path`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
-  Transfer(std::FILE* file, std::filesystem::path path, int64_t num_bytes, const DownloadLimits& limits, Logger& logger)
-      : file_(file),
-        path_(std::move(path)),
+  Transfer(std::filesystem::path path, int64_t num_bytes, const DownloadLimits& limits, Logger& logger)
+      : path_(std::move(path)),
+        file_(open_file(path_, O_WRONLY | O_CREAT | O_APPEND, "write")),
         limits_(limits),
         logger_(logger),
         curl_(curl_easy_init(), curl_easy_cleanup),
@@ -127,12 +127,11 @@ class Transfer {
       refuse_size();
       return false;
     }
-    // Flushed, so that a full disk is detected here, where errno has the reason.
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0) {
+    num_bytes_ += static_cast<int64_t>(bytes.size());
+    if (!write_all(file_.number(), bytes)) {
       failure_ = std::system_error(errno, std::generic_category(), "cannot write " + path_.string()).what();
       return false;
     }
-    num_bytes_ += static_cast<int64_t>(bytes.size());
     log_progress();
     return true;
   }
@@ -187,8 +186,8 @@ class Transfer {
     return details.empty() ? curl_easy_strerror(result) : std::string(details);
   }
 
-  std::FILE* file_;
   std::filesystem::path path_;
+  Descriptor file_;
   DownloadLimits limits_;
   Logger& logger_;
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl_;
@@ -219,9 +218,7 @@ void download(const std::string& url, const Checksum& checksum, const std::files
     download(url, checksum, file, limits, logger);
   };
   try {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(file.c_str(), "abe"), std::fclose);
-    if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
-    if (!Transfer(output.get(), file, num_earlier, limits, logger).run(url)) return begin_again();
+    if (!Transfer(file, num_earlier, limits, logger).run(url)) return begin_again();
   } catch (const std::exception&) {
     if (checksum.digits.empty()) std::filesystem::remove(file);
     throw;

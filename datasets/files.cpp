@@ -86,8 +86,8 @@ PartialFolder::~PartialFolder() {
 }
 
 void flush_file_system(const fs::path& folder) {
-  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.number() < 0 || ::syncfs(file.number()) != 0) fail_with_errno("write", folder);
+  const auto file = open_file(folder, O_RDONLY | O_DIRECTORY, "write");
+  if (::syncfs(file.number()) != 0) fail_with_errno("write", folder);
 }
 
 void put_into_place(const fs::path& folder, const fs::path& target) {
@@ -105,6 +105,12 @@ void create_folders(const fs::path& folder) {
 
 void fail_with_errno(const std::string& action, const fs::path& path) {
   throw std::runtime_error(fmt::format("cannot {} {}: {}", action, path.string(), explain_refusal(path, {errno, std::generic_category()})));
+}
+
+Descriptor open_file(const fs::path& path, int flags, const char* action) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (file.number() < 0) fail_with_errno(action, path);
+  return file;
 }
 
 void inflate_all(std::span<const uint8_t> bytes, Deflated format, const std::function<void(std::span<const uint8_t>)>& take) {

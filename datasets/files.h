@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/file_lock.h"
 #include "base/log.h"
 #include "trainer/dataset.h"
@@ -109,6 +110,8 @@ void put_into_place(const std::filesystem::path& folder, const std::filesystem::
 void create_folders(const std::filesystem::path& folder);
 // Throws "cannot ACTION PATH: REASON" with the reason from errno.
 [[noreturn]] void fail_with_errno(const std::string& action, const std::filesystem::path& path);
+// Opens a file with the flags of open(), and throws like fail_with_errno().
+Descriptor open_file(const std::filesystem::path& path, int flags, const char* action);
 
 // Decompression of the content of gzip and zip files.
 

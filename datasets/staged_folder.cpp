@@ -68,12 +68,6 @@ std::string read_manifest(const fs::path& copy) {
   }
 }
 
-Descriptor open_file(const fs::path& path, int flags, const char* action) {
-  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0666));
-  if (file.number() < 0) fail_with_errno(action, path);
-  return file;
-}
-
 // Passes the content of a file to `take` in parts, and returns its checksum.
 template <class Take>
 uLong read_in_parts(const fs::path& path, std::string& buffer, const Take& take) {
