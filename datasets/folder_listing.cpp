@@ -195,60 +195,40 @@ struct ClassFiles {
 
 std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + '/' + name; }
 
-// Lists the files of one class.
-class ClassLister {
- public:
-  // `listed`: folders to skip.
-  ClassLister(std::string folder, std::set<FolderId> listed, const Extensions& extensions)
-      : folder_(std::move(folder)), listed_(std::move(listed)), extensions_(extensions) {}
-
-  ClassFiles list() {
-    std::vector<std::string> pending = {""};
-    while (!pending.empty()) {
-      const auto relative = std::move(pending.back());
-      pending.pop_back();
-      auto folders = read_folder(relative);
-      // The next folder is the first by name: a folder with several paths is then always listed under the same path.
-      std::ranges::sort(folders, std::greater());
-      std::ranges::move(folders, std::back_inserter(pending));
-    }
-    ClassFiles files{.images = {}, .others = others_};
-    for (auto& [relative, names] : images_) {
-      std::ranges::sort(names);
-      for (const auto& name : names) files.images.push_back(joined(relative, name));
-    }
-    return files;
-  }
-
- private:
-  // Adds the files of the folder to the lists, and returns the folders in it.
-  std::vector<std::string> read_folder(const std::string& relative) {
-    std::vector<std::string> folders;
-    const auto path = relative.empty() ? folder_ : joined(folder_, relative);
-    const auto status = status_of(path);
-    if (!status) fail_to_list(path, {errno, std::generic_category()});
-    if (!listed_.emplace(status->st_dev, status->st_ino).second) return folders;
-    for (auto& entry : datasets::read_folder(path)) {
-      if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder_), ExitCode::kStopped);
-      if (entry.is_folder) {
-        folders.push_back(joined(relative, entry.name));
-      } else if (has_extension(entry.name, extensions_)) {
-        images_[relative].push_back(std::move(entry.name));
-      } else {
-        others_.add(joined(relative, entry.name));
-      }
-    }
-    return folders;
-  }
-
-  std::string folder_;
-  std::set<FolderId> listed_;
-  const Extensions& extensions_;
+// Lists the files of one class. `listed`: folders to skip.
+ClassFiles list_class(const std::string& folder, std::set<FolderId> listed, const Extensions& extensions) {
+  ClassFiles files;
   // The names of the images in each folder, by the folder's path below the class folder. The order of the paths is that of torchvision: a-b
   // comes before a/b.
-  std::map<std::string, std::vector<std::string>> images_;
-  OtherFiles others_;
-};
+  std::map<std::string, std::vector<std::string>> images;
+  std::vector<std::string> pending = {""};
+  while (!pending.empty()) {
+    const auto relative = std::move(pending.back());
+    pending.pop_back();
+    const auto path = relative.empty() ? folder : joined(folder, relative);
+    const auto status = status_of(path);
+    if (!status) fail_to_list(path, {errno, std::generic_category()});
+    if (!listed.emplace(status->st_dev, status->st_ino).second) continue;
+    const auto num_before = std::ssize(pending);
+    for (auto& entry : read_folder(path)) {
+      if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder), ExitCode::kStopped);
+      if (entry.is_folder) {
+        pending.push_back(joined(relative, entry.name));
+      } else if (has_extension(entry.name, extensions)) {
+        images[relative].push_back(std::move(entry.name));
+      } else {
+        files.others.add(joined(relative, entry.name));
+      }
+    }
+    // The next folder is the first by name: a folder with several paths is then always listed under the same path.
+    std::sort(pending.begin() + num_before, pending.end(), std::greater());
+  }
+  for (auto& [relative, names] : images) {
+    std::ranges::sort(names);
+    for (const auto& name : names) files.images.push_back(joined(relative, name));
+  }
+  return files;
+}
 
 // Lists the files of all classes, in the order of the names.
 std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
@@ -258,7 +238,7 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
   std::vector<ClassFiles> classes(names.size());
   const auto always = [](size_t /*num_done*/) { return true; };
   data::for_each_in_threads<NoMemory>(names.size(), num_threads, always, [&](size_t i, NoMemory&) {
-    classes[i] = ClassLister((folder / names[i]).string(), listed, extensions).list();
+    classes[i] = list_class((folder / names[i]).string(), listed, extensions);
   });
   return classes;
 }
@@ -351,7 +331,7 @@ std::vector<fs::path> first_images_of(const ClassFolders& folders, data::ImageMo
     for (const auto& name : folders.class_names) {
       const auto folder = folders.train / name;
       const auto list = [&](const Extensions& extensions) {
-        return ClassLister(folder.string(), with_parents(folders.train), extensions).list().images;
+        return list_class(folder.string(), with_parents(folders.train), extensions).images;
       };
       auto names = list(extensions_of(mode));
       if (names.empty() && mode == data::ImageMode::kAuto) names = list(kRawExtensions);
@@ -390,7 +370,7 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
 
 std::vector<std::string> find_image_files(const fs::path& path, data::ImageMode mode) {
   if (std::error_code none; !fs::is_directory(path, none)) return {path.string()};
-  const auto files = ClassLister(path.string(), {}, extensions_of(mode)).list();
+  const auto files = list_class(path.string(), {}, extensions_of(mode));
   if (files.images.empty()) throw_no_images(path, files.others, extensions_of(mode));
   std::vector<std::string> paths;
   for (const auto& image : files.images) paths.push_back((path / image).string());
