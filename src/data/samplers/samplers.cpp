@@ -52,27 +52,22 @@ void check_can_be_weighted(const SamplerContext& context) {
                                context.place_of("name"), size, kMostWeights));
 }
 
-struct WeightedDraws {
-  std::vector<double> weights;  // one for each sample of the training set, finite and at least 0
-  int64_t num_samples = 0;
-  bool replacement = true;
-};
-
-// Draws like torch.utils.data.WeightedRandomSampler (pytorch/torch/utils/data/sampler.py) with a generator seeded with seed + epoch in each
-// epoch.
-Sampler make_weighted_sampler(const WeightedDraws& draws, const SamplerContext& context) {
-  const auto num_positive = std::ranges::count_if(draws.weights, [](double weight) { return weight > 0; });
-  if (!draws.replacement && draws.num_samples > num_positive) {
+// `weights`: one for each sample of the training set, finite and at least 0. Draws like torch.utils.data.WeightedRandomSampler
+// (pytorch/torch/utils/data/sampler.py) with a generator seeded with seed + epoch in each epoch.
+Sampler make_weighted_sampler(const std::vector<double>& weights, std::optional<int64_t> given_number, bool replacement,
+                              const SamplerContext& context) {
+  const int64_t num_samples = given_number.value_or(context.dataset.size());
+  const auto num_positive = std::ranges::count_if(weights, [](double weight) { return weight > 0; });
+  if (!replacement && num_samples > num_positive) {
     throw UsageError(
         fmt::format("{}: {} samples cannot be drawn without replacement, because only {} have a weight other than 0; choose at most {}, "
                     "or set replacement: true",
-                    context.place_of("num_samples"), draws.num_samples, num_positive, num_positive));
+                    context.place_of("num_samples"), num_samples, num_positive, num_positive));
   }
-  const auto order = [weights = torch::tensor(draws.weights, torch::kFloat64), num_samples = draws.num_samples,
-                      replacement = draws.replacement, seed = context.seed](int64_t epoch) {
-    return to_vector(at::multinomial(weights, num_samples, replacement, make_generator(seed + static_cast<uint64_t>(epoch))));
+  const auto order = [tensor = torch::tensor(weights, torch::kFloat64), num_samples, replacement, seed = context.seed](int64_t epoch) {
+    return to_vector(at::multinomial(tensor, num_samples, replacement, make_generator(seed + static_cast<uint64_t>(epoch))));
   };
-  return {draws.num_samples, order, draws.replacement};
+  return {num_samples, order, replacement};
 }
 
 // Each sample once, in the order of torch.utils.data.DistributedSampler (pytorch/torch/utils/data/distributed.py).
@@ -142,7 +137,7 @@ Sampler make_weighted(const WeightedOptions& options, const SamplerContext& cont
     throw DataError(fmt::format("{}: the weights of the training images add up to {}; write {}", options.weights, sum,
                                 sum == 0 ? "at least one weight greater than 0" : "smaller weights"));
   }
-  return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), options.replacement}, context);
+  return make_weighted_sampler(weights, options.num_samples, options.replacement, context);
 }
 
 // Samples drawn so that all classes are equally frequent on average.
@@ -168,7 +163,7 @@ Sampler make_class_balanced(const ClassBalancedOptions& options, const SamplerCo
   }
   std::vector<double> weights;
   for (const size_t label : labels) weights.push_back(1.0 / static_cast<double>(class_sizes[label]));
-  return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), /*replacement=*/true}, context);
+  return make_weighted_sampler(weights, options.num_samples, /*replacement=*/true, context);
 }
 
 // Mixed into the seed, so that the permutation that chooses the subset differs from those of the epochs.
