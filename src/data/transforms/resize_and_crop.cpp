@@ -44,25 +44,18 @@ void Resize::describe(KeyTable& keys) {
 }
 
 Frame Resize::plan(Frame frame) const {
-  if (longest) {
-    const int longer = std::max(frame.height, frame.width);
-    const auto size_of_edge = [&](int edge) { return std::max(static_cast<int>(static_cast<double>(*longest) * edge / longer), 1); };
-    if (!frame.is_exact) return {1, 1, false};
-    return {size_of_edge(frame.height), size_of_edge(frame.width)};
-  }
-  if (!size.is_one_number()) return {size.height(), size.width()};
-  if (!frame.is_exact) return {size.height(), size.height(), false};
-  return {size_of(frame.height, frame), size_of(frame.width, frame)};
+  if (!longest && !size.is_one_number()) return {size.height(), size.width()};
+  const int least = longest ? 1 : size.height();
+  if (!frame.is_exact) return {least, least, false};
+  const int edge_before = longest ? std::max(frame.height, frame.width) : std::min(frame.height, frame.width);
+  const auto edge_after = static_cast<double>(longest ? *longest : size.height());
+  const auto size_of = [&](int edge) { return std::max(static_cast<int>(edge_after * edge / edge_before), 1); };
+  return {size_of(frame.height), size_of(frame.width)};
 }
 
 void Resize::apply(Picture& picture, SampleRandom&) const {
   const auto after = plan({picture.height(), picture.width()});
   picture.resize(after.height, after.width, interpolation);
-}
-
-int Resize::size_of(int edge, const Frame& frame) const {
-  const int shorter = std::min(frame.height, frame.width);
-  return static_cast<int>(static_cast<double>(size.height()) * edge / shorter);
 }
 
 void Letterbox::describe(KeyTable& keys) {

@@ -15,10 +15,6 @@ class Resize : public ImageTransform, public ResizeOptions {
   Frame plan(Frame frame) const override;
   bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
-
- private:
-  // The new length of an edge with length `edge`.
-  int size_of(int edge, const Frame& frame) const;
 };
 
 // Fits the whole image into a frame of a given size, like Pillow's ImageOps.pad.
