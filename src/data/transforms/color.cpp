@@ -30,7 +30,7 @@ class ColorJitter : public ImageTransform {
                 .doc = "Minimum and maximum factor, or one number x for [max(0, 1 - x), 1 + x]. Factor 0 results in " + of_zero +
                        ", and factor 1 does not change the image.",
                 .may_be_one = true});
-      require_number_or_range(keys, name, values);
+      require_range(keys, name, values, /*may_be_number=*/true);
     };
     add_factor("brightness", brightness_, "black");
     add_factor("contrast", contrast_, "the mean grey value everywhere");
@@ -41,7 +41,7 @@ class ColorJitter : public ImageTransform {
               .unit = "turns",
               .doc = "Minimum and maximum shift on the circle of hues, or one number x for [-x, x].",
               .may_be_one = true});
-    require_number_or_range(keys, "hue", hue_);
+    require_range(keys, "hue", hue_, /*may_be_number=*/true);
   }
 
   bool uses_color() const override { return true; }
@@ -124,7 +124,7 @@ class GaussianBlur : public ImageTransform {
               .unit = "pixels",
               .doc = "Minimum and maximum standard deviation of the filter, or one number.",
               .may_be_one = true});
-    require_number_or_range(keys, "sigma", sigma_);
+    require_range(keys, "sigma", sigma_, /*may_be_number=*/true);
   }
 
   Frame plan(Frame frame) const override {

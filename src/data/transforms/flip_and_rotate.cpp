@@ -45,7 +45,7 @@ class RandomRotation : public ImageTransform {
               .doc = "Minimum and maximum angle, counter-clockwise, or one number x for [-x, x].",
               .required = true,
               .may_be_one = true});
-    require_number_or_range(keys, "degrees", degrees_);
+    require_range(keys, "degrees", degrees_, /*may_be_number=*/true);
   }
 
   bool moves_pixels() const override { return true; }

@@ -42,23 +42,12 @@ std::string to_string(const Frame& frame) {
   return fmt::format("{}{} x {} pixels", frame.is_exact ? "" : "at least ", frame.height, frame.width);
 }
 
-namespace {
-
-bool is_range(const std::vector<double>& values) { return values.size() == 2 && values.front() <= values.back(); }
-
-}  // namespace
-
-void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
-  keys.refuse(key, [&values]() -> std::string {
-    if (is_range(values)) return "";
-    return fmt::format("[{}] is not a range; set [minimum, maximum]", fmt::join(values, ", "));
-  });
-}
-
-void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
-  keys.refuse(key, [&values]() -> std::string {
-    if (is_range(values) || (values.size() == 1 && values.front() >= 0)) return "";
-    return fmt::format("[{}] is not a range; set one number that is not negative, or [minimum, maximum]", fmt::join(values, ", "));
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values, bool may_be_number) {
+  keys.refuse(key, [&values, may_be_number]() -> std::string {
+    const bool is_range = values.size() == 2 && values.front() <= values.back();
+    if (is_range || (may_be_number && values.size() == 1 && values.front() >= 0)) return "";
+    return fmt::format("[{}] is not a range; set {}[minimum, maximum]", fmt::join(values, ", "),
+                       may_be_number ? "one number that is not negative, or " : "");
   });
 }
 

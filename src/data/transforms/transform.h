@@ -35,10 +35,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Refuses `key` unless `values` are [minimum, maximum]. The key must be in the table, and `values` must outlive the table.
-void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
-// The same, but also allows one number that is not negative.
-void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
+// Refuses `key` unless `values` are [minimum, maximum], or with `may_be_number` one number that is not negative. The key must be in the
+// table, and `values` must outlive the table.
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values, bool may_be_number = false);
 
 // Like Python's round(), rounds half to even.
 int rounded(double value);
