@@ -126,19 +126,11 @@ void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
   }
 }
 
-void unpack(const fs::path& file, const fs::path& folder) {
-  create_folders(folder);
-  const MappedFile map(file);
-  if (is_zip(map.bytes())) {
-    unpack_zip(map.bytes(), folder);
-  } else {
-    unpack_tar(file, folder);
-  }
-}
-
 fs::path make_from_archive(const PublishedSource& source, const fs::path& partial, Logger& logger) {
   download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
-  unpack(partial / "archive", partial / "content");
+  const MappedFile file(partial / "archive");
+  create_folders(partial / "content");
+  is_zip(file.bytes()) ? unpack_zip(file.bytes(), partial / "content") : unpack_tar(file.path(), partial / "content");
   auto folder = partial / "content" / source.folder;
   if (!fs::is_directory(folder)) throw std::runtime_error("the archive contains no folder " + source.folder);
   return folder;
