@@ -443,10 +443,10 @@ void LmdbFile::require(int result) const {
   throw Error(fmt::format("cannot write {}: {}{}; fix this, and run the same command again to continue", file_.string(), reason, hint));
 }
 
-LmdbTransaction LmdbFile::begin(unsigned flags) const {
+std::unique_ptr<MDB_txn, decltype(&mdb_txn_abort)> LmdbFile::begin(unsigned flags) const {
   MDB_txn* transaction = nullptr;
   require(mdb_txn_begin(environment_.get(), nullptr, flags, &transaction));
-  return LmdbTransaction(transaction);
+  return {transaction, mdb_txn_abort};
 }
 
 size_t LmdbFile::num_entries() const {

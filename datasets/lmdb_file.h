@@ -85,15 +85,6 @@ void check_entry(const StoredEntry& entry);
 // read.
 data::Sample read_entry(const StoredEntry& entry);
 
-struct CloseEnvironment {
-  void operator()(MDB_env* environment) const { mdb_env_close(environment); }
-};
-using LmdbEnvironment = std::unique_ptr<MDB_env, CloseEnvironment>;
-struct AbortTransaction {
-  void operator()(MDB_txn* transaction) const { mdb_txn_abort(transaction); }
-};
-using LmdbTransaction = std::unique_ptr<MDB_txn, AbortTransaction>;
-
 std::filesystem::path lmdb_file(const std::filesystem::path& folder);
 
 // An LMDB environment, which is a folder with a file data.mdb. Its map is shared by all processes of a host. It is opened without LMDB's
@@ -118,11 +109,12 @@ class LmdbFile {
   void reserve(size_t num_bytes, size_t num_entries);
   // Throws if `result` is not MDB_SUCCESS.
   void require(int result) const;
-  LmdbTransaction begin(unsigned flags) const;
+  // A transaction that is aborted unless it is released.
+  std::unique_ptr<MDB_txn, decltype(&mdb_txn_abort)> begin(unsigned flags) const;
 
   std::filesystem::path file_;
   Access access_;
-  LmdbEnvironment environment_;
+  std::unique_ptr<MDB_env, decltype(&mdb_env_close)> environment_{nullptr, mdb_env_close};
   MDB_dbi database_ = 0;
 };
 
