@@ -341,17 +341,10 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
     factory.missing = reason.what();
   }
   factory.default_transforms = imagenet_transforms(factory.info.decoding.mode);
-  const auto check = [missing = factory.missing] {
-    if (!missing.empty()) throw DataError("dataset.train: " + missing);
-  };
-  factory.open = [options, check, targets = std::move(targets), info = factory.info](data::Split split, Logger& logger) {
-    check();
+  factory.open = [options, targets = std::move(targets), info = factory.info](data::Split split, Logger& logger) {
     return open_csv(options, targets, info, split, logger);
   };
-  factory.locate = [options, check](Logger&) {
-    check();
-    return common_folder(options);
-  };
+  factory.locate = [options](Logger&) { return common_folder(options); };
   factory.list_files = [options] { return all_images(options); };
   // Only the images are in `folder`; the CSV files are read from their original place.
   factory.in_folder = [options](const fs::path& folder) {
@@ -359,7 +352,7 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
     moved.root = folder.string();
     return csv_factory(moved);
   };
-  return factory;
+  return refuse_missing(std::move(factory));
 }
 
 void add_csv(DatasetRegistry& registry) {

@@ -28,6 +28,14 @@ bool is_there(const std::filesystem::path& path) {
 
 namespace fs = std::filesystem;
 
+data::DatasetFactory refuse_missing(data::DatasetFactory factory) {
+  if (factory.missing.empty()) return factory;
+  const auto what = fmt::format("dataset.{}: {}", factory.missing_key, factory.missing);
+  factory.open = [what](data::Split, Logger&) -> std::unique_ptr<data::Dataset> { throw DataError(what); };
+  factory.locate = [what](Logger&) -> fs::path { throw DataError(what); };
+  return factory;
+}
+
 void describe_root(KeyTable& keys, std::string& root, const std::string& doc) {
   keys.add("root", root, {.doc = doc, .is_path = true});
   keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});

@@ -44,6 +44,9 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
+// If the factory's `missing` is set, makes its open() and locate() throw it as a DataError.
+data::DatasetFactory refuse_missing(data::DatasetFactory factory);
+
 // Adds the key `root`, the place of a data set's files.
 void describe_root(KeyTable& keys, std::string& root, const std::string& doc);
 

@@ -55,20 +55,16 @@ data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
     factory.missing = reason.what();
   }
   factory.default_transforms = imagenet_transforms(factory.info.decoding.mode);
-  factory.open = [options, info = factory.info, missing = factory.missing](data::Split split, Logger& logger) {
-    if (!missing.empty()) throw DataError("dataset.root: " + missing);
+  factory.open = [options, info = factory.info](data::Split split, Logger& logger) {
     return open_image_folder(options, info, split, logger);
   };
-  factory.locate = [root = options.root, missing = factory.missing](Logger&) {
-    if (!missing.empty()) throw DataError("dataset.root: " + missing);
-    return std::filesystem::path(root);
-  };
+  factory.locate = [root = options.root](Logger&) { return std::filesystem::path(root); };
   factory.in_folder = [files = options.files](const std::filesystem::path& folder) {
     auto copied = options_in<ImageFolderOptions>(folder);
     copied.files = files;
     return image_folder_factory(copied);
   };
-  return factory;
+  return refuse_missing(std::move(factory));
 }
 
 void add_image_folder(DatasetRegistry& registry) {

@@ -191,16 +191,10 @@ data::DatasetFactory lmdb_factory(const LmdbOptions& options) {
   } catch (const std::runtime_error& reason) {
     factory.missing = reason.what();
   }
-  factory.open = [options, info = factory.info, missing = factory.missing](data::Split split, Logger& logger) {
-    if (!missing.empty()) throw DataError("dataset.root: " + missing);
-    return open_lmdb(options, info, split, logger);
-  };
-  factory.locate = [root = options.root, missing = factory.missing](Logger&) {
-    if (!missing.empty()) throw DataError("dataset.root: " + missing);
-    return fs::path(root);
-  };
+  factory.open = [options, info = factory.info](data::Split split, Logger& logger) { return open_lmdb(options, info, split, logger); };
+  factory.locate = [root = options.root](Logger&) { return fs::path(root); };
   factory.in_folder = [](const fs::path& folder) { return lmdb_factory(options_in<LmdbOptions>(folder)); };
-  return factory;
+  return refuse_missing(std::move(factory));
 }
 
 void add_lmdb(DatasetRegistry& registry) {
