@@ -230,19 +230,6 @@ ClassFiles list_class(const std::string& folder, std::set<FolderId> listed, cons
   return files;
 }
 
-// Lists the files of all classes, in the order of the names.
-std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
-                                     int num_threads) {
-  struct NoMemory {};
-  const auto listed = with_parents(folder);
-  std::vector<ClassFiles> classes(names.size());
-  const auto always = [](size_t /*num_done*/) { return true; };
-  data::for_each_in_threads<NoMemory>(names.size(), num_threads, always, [&](size_t i, NoMemory&) {
-    classes[i] = list_class((folder / names[i]).string(), listed, extensions);
-  });
-  return classes;
-}
-
 [[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there, const Extensions& extensions) {
   const auto others = others_there.count == 0 ? "" : fmt::format(" among its {}", counted(others_there.count, "file"));
   throw DataError(fmt::format("{} has no images (files ending in {}){}; add images, or remove the folder", folder.string(),
@@ -350,7 +337,13 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
   const auto& extensions = extensions_of(mode);
   const auto& folder = split == data::Split::kTrain ? folders.train : folders.validation.value();
   const auto names = split == data::Split::kTrain ? folders.class_names : validation_classes(folders);
-  auto classes = list_classes(folder, names, extensions, num_threads);
+  struct NoMemory {};
+  const auto listed = with_parents(folder);
+  std::vector<ClassFiles> classes(names.size());
+  const auto always = [](size_t /*num_done*/) { return true; };
+  data::for_each_in_threads<NoMemory>(names.size(), num_threads, always, [&](size_t i, NoMemory&) {
+    classes[i] = list_class((folder / names[i]).string(), listed, extensions);
+  });
   ImageList images(folder);
   OtherFiles others;
   auto next = names.begin();
