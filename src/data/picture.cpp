@@ -66,18 +66,17 @@ T* Picture::allocate(std::array<std::vector<T>, 2>& buffers, int height, int wid
 
 void Picture::copy_window() {
   const auto window = view();
+  const auto height = window.window_height, width = window.window_width;
+  view_ = ImageView::whole(nullptr, window.channels, height, width, PixelOrder::kInterleaved);
   if (has_values_) {
-    auto* copy = allocate(memory_.values, window.window_height, window.window_width);
-    copy_values(window, copy);
-    view_ = ImageView::whole(nullptr, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
-    view_.values = copy;
+    auto* values = allocate(memory_.values, height, width);
+    copy_values(window, values);
+    view_.values = values;
     view_.maximum = window.maximum;
-    return;
+  } else {
+    view_.pixels = owned_ = allocate(memory_.pixels, height, width);
+    copy_rows(window, 0, height, PixelOrder::kInterleaved, owned_);
   }
-  auto* copy = allocate(memory_.pixels, window.window_height, window.window_width);
-  copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
-  view_ = ImageView::whole(copy, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
-  owned_ = copy;
 }
 
 void Picture::crop(int top, int left, int height, int width, Padding padding, uint8_t fill) {
