@@ -47,8 +47,7 @@ class RandomErasing : public ErasingTransform {
 
   Box draw_box(int height, int width, SampleRandom& random) const override {
     if (!random.next_bool(p_)) return {};
-    return draw_box_in(height, width, {scale_.front(), scale_.back()}, {ratio_.front(), ratio_.back()}, /*is_upright=*/true,
-                       /*may_fill=*/false, random)
+    return draw_box_in(height, width, {scale_.front(), scale_.back()}, {ratio_.front(), ratio_.back()}, /*is_crop=*/false, random)
         .value_or(Box{});
   }
 

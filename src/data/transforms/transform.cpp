@@ -74,17 +74,16 @@ Box central_box(int height, int width, Range ratio) {
 
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
-std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, bool is_upright, bool may_fill, SampleRandom& random) {
+std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, bool is_crop, SampleRandom& random) {
   const double area = static_cast<double>(height) * width;
   for (int i = 0; i < 10; ++i) {
     const double box_area = area * random.next_between(scale.least, scale.greatest);
     const double box_ratio = std::exp(random.next_between(std::log(ratio.least), std::log(ratio.greatest)));
-    const int first = rounded(std::sqrt(box_area * box_ratio));
-    const int second = rounded(std::sqrt(box_area / box_ratio));
-    const int box_height = is_upright ? first : second;
-    const int box_width = is_upright ? second : first;
-    const int less = may_fill ? 0 : 1;
-    if (box_width > width - less || box_height > height - less || (may_fill && std::min(box_width, box_height) < 1)) continue;
+    int box_width = rounded(std::sqrt(box_area * box_ratio));
+    int box_height = rounded(std::sqrt(box_area / box_ratio));
+    if (!is_crop) std::swap(box_width, box_height);
+    const int less = is_crop ? 0 : 1;
+    if (box_width > width - less || box_height > height - less || (is_crop && std::min(box_width, box_height) < 1)) continue;
     const auto top = random.next_below(static_cast<uint32_t>(height - box_height + 1));
     const auto left = random.next_below(static_cast<uint32_t>(width - box_width + 1));
     return Box{static_cast<int>(top), static_cast<int>(left), box_height, box_width};
@@ -93,7 +92,7 @@ std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, 
 }
 
 Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random) {
-  const auto box = draw_box_in(height, width, scale, ratio, /*is_upright=*/false, /*may_fill=*/true, random);
+  const auto box = draw_box_in(height, width, scale, ratio, /*is_crop=*/true, random);
   return box ? *box : central_box(height, width, ratio);
 }
 

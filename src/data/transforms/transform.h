@@ -42,10 +42,11 @@ void require_range(KeyTable& keys, const std::string& key, const std::vector<dou
 // Like Python's round(), rounds half to even.
 int rounded(double value);
 
-// Draws a box whose area is in the range `scale`, as a fraction of the image's area, and whose ratio of width to height, or with
-// `is_upright` of height to width, is in the range `ratio`; empty if it may not lie in the image after ten tries. Like get_params() of
-// RandomResizedCrop and RandomErasing in torchvision/transforms/transforms.py; only the former allows boxes as high or wide as the image.
-std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, bool is_upright, bool may_fill, SampleRandom& random);
+// Draws a box whose area is in the range `scale`, as a fraction of the image's area, and whose ratio is in the range `ratio`; empty if it
+// may not lie in the image after ten tries. Like get_params() of RandomResizedCrop (with `is_crop`) or RandomErasing in
+// torchvision/transforms/transforms.py: the former has a ratio of width to height and allows boxes as high or wide as the image, the latter
+// has a ratio of height to width.
+std::optional<Box> draw_box_in(int height, int width, Range scale, Range ratio, bool is_crop, SampleRandom& random);
 // For RandomResizedCrop.
 Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random);
 
