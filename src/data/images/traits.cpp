@@ -11,11 +11,15 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
+constexpr uint64_t kMaxSide = 65535;
+constexpr uint64_t kMaxPixels = uint64_t{1} << 28;
+
 constexpr uint32_t kOrientation = 274;
 constexpr size_t kExifBytes = 6;  // size of "Exif\0\0", which precedes a TIFF file
 
-// Reads the orientation from EXIF data, which are a TIFF file.
-void read_orientation(Bytes file, data::ImageTraits& traits) {
+// Reads the orientation from EXIF data, which are a TIFF file, possibly after a name.
+void read_exif(Bytes file, data::ImageTraits& traits) {
+  if (has_text(file, 0, {"Exif\0\0", kExifBytes})) file = file.subspan(kExifBytes);
   const bool is_big_endian = has_text(file, 0, {"MM\0*", 4});
   if (!is_big_endian && !has_text(file, 0, {"II*\0", 4})) return;
   const auto integer = [&](size_t offset, size_t count) {
@@ -28,11 +32,6 @@ void read_orientation(Bytes file, data::ImageTraits& traits) {
     const size_t entry = table + 2 + kEntryBytes * i;
     if (integer(entry, 2) == kOrientation) traits.orientation = static_cast<int>(integer(entry + 8, 2));
   }
-}
-
-void read_exif(Bytes data, data::ImageTraits& traits) {
-  const bool has_name = has_text(data, 0, {"Exif\0\0", kExifBytes});
-  read_orientation(has_name ? data.subspan(kExifBytes) : data, traits);
 }
 
 void read_jpeg(Bytes file, data::ImageTraits& traits) {
@@ -82,13 +81,6 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
   }
   return traits;
 }
-
-namespace {
-
-constexpr uint64_t kMaxSide = 65535;
-constexpr uint64_t kMaxPixels = uint64_t{1} << 28;
-
-}  // namespace
 
 void check_size(uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) throw std::runtime_error(fmt::format("it is damaged: its size is {} x {} pixels", width, height));
