@@ -111,24 +111,6 @@ class FolderLister {
   std::map<FolderId, fs::path> first_paths_;
 };
 
-}  // namespace
-
-FolderListing list_folder(const fs::path& folder) { return FolderLister(folder).list_all(); }
-
-FolderListing list_files(const fs::path& folder, const std::vector<fs::path>& files) { return FolderLister(folder).list(files); }
-
-std::string digest_of(const FolderListing& listing) {
-  std::string text;
-  for (const auto& folder : listing.folders) text += folder.string() + '\0';
-  for (const auto& file : listing.files) text += fmt::format("{} {} {}", file.num_bytes, file.time, file.path.string()) + '\0';
-  for (const auto& link : listing.links) text += link.path.string() + '\0' + link.target.string() + '\0';
-  Digest digest("SHA256");
-  digest.update(text);
-  return digest.hexadecimal();
-}
-
-namespace {
-
 using Extensions = std::vector<std::string>;
 // The extensions of torchvision's ImageFolder.
 const Extensions kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
@@ -286,6 +268,20 @@ ClassFolders with_checked_names(ClassFolders folders) {
 }
 
 }  // namespace
+
+FolderListing list_folder(const fs::path& folder) { return FolderLister(folder).list_all(); }
+
+FolderListing list_files(const fs::path& folder, const std::vector<fs::path>& files) { return FolderLister(folder).list(files); }
+
+std::string digest_of(const FolderListing& listing) {
+  std::string text;
+  for (const auto& folder : listing.folders) text += folder.string() + '\0';
+  for (const auto& file : listing.files) text += fmt::format("{} {} {}", file.num_bytes, file.time, file.path.string()) + '\0';
+  for (const auto& link : listing.links) text += link.path.string() + '\0' + link.target.string() + '\0';
+  Digest digest("SHA256");
+  digest.update(text);
+  return digest.hexadecimal();
+}
 
 bool is_split_name(std::string_view name) {
   const auto lower = lower_case(name);

@@ -63,15 +63,6 @@ void compare_checksum(const StoredEntry& entry) {
   }
 }
 
-}  // namespace
-
-std::string sample_key(int64_t index, int64_t num_samples) {
-  constexpr size_t kLeastDigits = 8;
-  return fmt::format("{:0{}}", index, std::max(kLeastDigits, fmt::formatted_size("{}", num_samples - 1)));
-}
-
-namespace {
-
 // The names of targets that are not labels.
 constexpr const char* kClasses = "classes";
 constexpr const char* kNumbers = "numbers";
@@ -81,6 +72,11 @@ constexpr const char* kApply = "apply";
 constexpr const char* kIgnore = "ignore";
 
 }  // namespace
+
+std::string sample_key(int64_t index, int64_t num_samples) {
+  constexpr size_t kLeastDigits = 8;
+  return fmt::format("{:0{}}", index, std::max(kLeastDigits, fmt::formatted_size("{}", num_samples - 1)));
+}
 
 std::string to_json(const PackInfo& info) {
   const auto& samples = info.samples;
@@ -409,6 +405,32 @@ void check_file(const fs::path& path) {
 
 MDB_val as_value(std::string_view text) { return {text.size(), const_cast<char*>(text.data())}; }
 
+// Pending entries are committed at this size or after this time.
+constexpr size_t kCommitBytes = size_t{16} << 20;
+constexpr std::chrono::seconds kCommitInterval{1};
+
+std::string labels_of(const data::Dataset& dataset) {
+  std::string labels;
+  const auto& info = dataset.info();
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    if (info.has_labels()) little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
+    for (const auto value : info.has_values() ? dataset.target_values(i) : std::vector<double>()) {
+      if (info.num_classes > 0) {
+        little_endian::append(labels, std::bit_cast<uint32_t>(static_cast<float>(value)));
+      } else {
+        little_endian::append(labels, std::bit_cast<uint64_t>(value));
+      }
+    }
+  }
+  return labels;
+}
+
+std::string names_of(const data::Dataset& dataset) {
+  std::string names;
+  for (int64_t i = 0; i < dataset.size(); ++i) names.append(dataset.origin(i).name).push_back('\0');
+  return names;
+}
+
 }  // namespace
 
 fs::path lmdb_file(const fs::path& folder) { return folder / "data.mdb"; }
@@ -492,36 +514,6 @@ void LmdbFile::append(std::span<const std::pair<std::string, std::string>> entri
   }
   require(mdb_txn_commit(transaction.release()));
 }
-
-namespace {
-
-// Pending entries are committed at this size or after this time.
-constexpr size_t kCommitBytes = size_t{16} << 20;
-constexpr std::chrono::seconds kCommitInterval{1};
-
-std::string labels_of(const data::Dataset& dataset) {
-  std::string labels;
-  const auto& info = dataset.info();
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    if (info.has_labels()) little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
-    for (const auto value : info.has_values() ? dataset.target_values(i) : std::vector<double>()) {
-      if (info.num_classes > 0) {
-        little_endian::append(labels, std::bit_cast<uint32_t>(static_cast<float>(value)));
-      } else {
-        little_endian::append(labels, std::bit_cast<uint64_t>(value));
-      }
-    }
-  }
-  return labels;
-}
-
-std::string names_of(const data::Dataset& dataset) {
-  std::string names;
-  for (int64_t i = 0; i < dataset.size(); ++i) names.append(dataset.origin(i).name).push_back('\0');
-  return names;
-}
-
-}  // namespace
 
 PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source)
     : writer_(folder, LmdbFile::Access::kWrite), num_samples_(info.num_samples) {

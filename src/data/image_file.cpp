@@ -57,24 +57,6 @@ std::vector<uint8_t> encode(const std::filesystem::path& path, const RgbImage& i
   }
 }
 
-}  // namespace
-
-void check_image_extension(const std::filesystem::path& path) { encode(path, {1, 1, {0, 0, 0}}); }
-
-void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
-  const auto file = encode(path, image);
-  write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
-}
-
-ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
-  const PixelArray image{.data = pixels.data(), .channels = 3, .height = height, .width = width};
-  to_grayscale(image);
-  for (size_t i = 0; i < image.num_pixels(); ++i) pixels[i] = pixels[3 * i];
-  return ImageView::whole(pixels.data(), 1, height, width, PixelOrder::kInterleaved);
-}
-
-namespace {
-
 // Moves the image's pixels to `pixels`.
 ImageView view_of(RgbImage& image, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   pixels.swap(image.pixels);
@@ -101,6 +83,20 @@ ImageView decode_values(std::span<const uint8_t> file, const ImageDecoding& deco
 }
 
 }  // namespace
+
+void check_image_extension(const std::filesystem::path& path) { encode(path, {1, 1, {0, 0, 0}}); }
+
+void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
+  const auto file = encode(path, image);
+  write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
+}
+
+ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
+  const PixelArray image{.data = pixels.data(), .channels = 3, .height = height, .width = width};
+  to_grayscale(image);
+  for (size_t i = 0; i < image.num_pixels(); ++i) pixels[i] = pixels[3 * i];
+  return ImageView::whole(pixels.data(), 1, height, width, PixelOrder::kInterleaved);
+}
 
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) { return decode_pixels(file, {}, pixels); }
 

@@ -181,6 +181,26 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
   return less_height > 0 && less_height > 2 * (source.window_width - width);
 }
 
+// The strides of one direction of resample_values(), in values.
+struct Line {
+  ptrdiff_t step = 0;  // to the next value of the line
+  ptrdiff_t next = 0;  // to the next line
+};
+
+// Resamples `num_lines` rows or columns. `maximum`: the maximum of unsigned integer values; 0 for other values.
+void weigh_values(const float* in, const Line& from, ptrdiff_t num_lines, const Taps& taps, float maximum, float* out, const Line& to) {
+  for (ptrdiff_t line = 0; line < num_lines; ++line, in += from.next, out += to.next) {
+    for (size_t i = 0; i < taps.begin.size(); ++i) {
+      const double* weights = &taps.exact_weights[i * static_cast<size_t>(taps.count)];
+      const float* value = in + taps.begin[i] * from.step;
+      double sum = 0;
+      for (int k = 0; k < taps.count; ++k) sum += value[k * from.step] * weights[k];
+      if (maximum > 0) sum = std::clamp(std::trunc(sum + (sum < 0 ? -0.5 : 0.5)), 0.0, static_cast<double>(maximum));
+      out[static_cast<ptrdiff_t>(i) * to.step] = static_cast<float>(sum);
+    }
+  }
+}
+
 }  // namespace
 
 Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory) {
@@ -223,30 +243,6 @@ void resample(const ImageView& source, int height, int width, const Box& part, c
     resample_columns(between, row_bytes, row_bytes, vertical, out);
   }
 }
-
-namespace {
-
-// The strides of one direction of resample_values(), in values.
-struct Line {
-  ptrdiff_t step = 0;  // to the next value of the line
-  ptrdiff_t next = 0;  // to the next line
-};
-
-// Resamples `num_lines` rows or columns. `maximum`: the maximum of unsigned integer values; 0 for other values.
-void weigh_values(const float* in, const Line& from, ptrdiff_t num_lines, const Taps& taps, float maximum, float* out, const Line& to) {
-  for (ptrdiff_t line = 0; line < num_lines; ++line, in += from.next, out += to.next) {
-    for (size_t i = 0; i < taps.begin.size(); ++i) {
-      const double* weights = &taps.exact_weights[i * static_cast<size_t>(taps.count)];
-      const float* value = in + taps.begin[i] * from.step;
-      double sum = 0;
-      for (int k = 0; k < taps.count; ++k) sum += value[k * from.step] * weights[k];
-      if (maximum > 0) sum = std::clamp(std::trunc(sum + (sum < 0 ? -0.5 : 0.5)), 0.0, static_cast<double>(maximum));
-      out[static_cast<ptrdiff_t>(i) * to.step] = static_cast<float>(sum);
-    }
-  }
-}
-
-}  // namespace
 
 void resample_values(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory,
                      float* out) {

@@ -1,5 +1,5 @@
-// Sources in Pillow: src/PIL/ImageEnhance.py, src/libImaging/Blend.c and Convert.c. Expressions use the same types as there, because the
-// types determine the rounding.
+// Sources in Pillow: src/PIL/ImageEnhance.py and ImageOps.py, src/libImaging/Blend.c and Convert.c. Expressions use the same types as
+// there, because the types determine the rounding.
 
 #include <algorithm>
 #include <array>
@@ -92,44 +92,6 @@ void write_rgb(const Hsv& hsv, uint8_t* rgb) {
   std::memcpy(rgb, sectors[static_cast<size_t>(sector % 6)].data(), 3);
 }
 
-}  // namespace
-
-void to_grayscale(const PixelArray& pixels) {
-  if (pixels.channels == 1) return;
-  for (size_t i = 0; i < pixels.num_pixels(); ++i) std::memset(pixels.data + 3 * i, grey_of(pixels.data + 3 * i), 3);
-}
-
-void adjust_brightness(const PixelArray& pixels, float factor) { apply_table(pixels, blend_table(0, factor)); }
-
-void adjust_contrast(const PixelArray& pixels, float factor) { apply_table(pixels, blend_table(grey_mean(pixels), factor)); }
-
-void adjust_saturation(const PixelArray& pixels, float factor) {
-  if (pixels.channels == 1) return;
-  constexpr size_t kBlock = 256;
-  std::array<uint8_t, 3 * kBlock> grey;
-  for (size_t begin = 0; begin < pixels.num_pixels(); begin += kBlock) {
-    const size_t count = std::min(kBlock, pixels.num_pixels() - begin);
-    uint8_t* rgb = pixels.data + 3 * begin;
-    for (size_t i = 0; i < count; ++i) std::memset(&grey[3 * i], grey_of(rgb + 3 * i), 3);
-    blend_all(grey.data(), 3 * count, factor, rgb);
-  }
-}
-
-void adjust_hue(const PixelArray& pixels, double shift) {
-  if (pixels.channels == 1) return;
-  const int byte_shift = static_cast<int>(shift * 255);
-  for (size_t i = 0; i < pixels.num_pixels(); ++i) {
-    uint8_t* rgb = pixels.data + 3 * i;
-    auto hsv = to_hsv(rgb);
-    hsv.hue = static_cast<uint8_t>(hsv.hue + byte_shift);
-    write_rgb(hsv, rgb);
-  }
-}
-
-// Source: src/PIL/ImageOps.py of Pillow.
-
-namespace {
-
 using Histogram = std::array<int64_t, 256>;
 
 // Applies to each channel the table that `table_of` computes from its histogram.
@@ -170,6 +132,38 @@ ByteTable equalize_table(const Histogram& histogram) {
 }
 
 }  // namespace
+
+void to_grayscale(const PixelArray& pixels) {
+  if (pixels.channels == 1) return;
+  for (size_t i = 0; i < pixels.num_pixels(); ++i) std::memset(pixels.data + 3 * i, grey_of(pixels.data + 3 * i), 3);
+}
+
+void adjust_brightness(const PixelArray& pixels, float factor) { apply_table(pixels, blend_table(0, factor)); }
+
+void adjust_contrast(const PixelArray& pixels, float factor) { apply_table(pixels, blend_table(grey_mean(pixels), factor)); }
+
+void adjust_saturation(const PixelArray& pixels, float factor) {
+  if (pixels.channels == 1) return;
+  constexpr size_t kBlock = 256;
+  std::array<uint8_t, 3 * kBlock> grey;
+  for (size_t begin = 0; begin < pixels.num_pixels(); begin += kBlock) {
+    const size_t count = std::min(kBlock, pixels.num_pixels() - begin);
+    uint8_t* rgb = pixels.data + 3 * begin;
+    for (size_t i = 0; i < count; ++i) std::memset(&grey[3 * i], grey_of(rgb + 3 * i), 3);
+    blend_all(grey.data(), 3 * count, factor, rgb);
+  }
+}
+
+void adjust_hue(const PixelArray& pixels, double shift) {
+  if (pixels.channels == 1) return;
+  const int byte_shift = static_cast<int>(shift * 255);
+  for (size_t i = 0; i < pixels.num_pixels(); ++i) {
+    uint8_t* rgb = pixels.data + 3 * i;
+    auto hsv = to_hsv(rgb);
+    hsv.hue = static_cast<uint8_t>(hsv.hue + byte_shift);
+    write_rgb(hsv, rgb);
+  }
+}
 
 void posterize(const PixelArray& pixels, int bits) {
   const int mask = ~((1 << (8 - bits)) - 1);

@@ -29,14 +29,6 @@ std::vector<int64_t> to_vector(const torch::Tensor& indices) {
   return {data, data + indices.numel()};
 }
 
-}  // namespace
-
-std::vector<int64_t> draw_permutation(int64_t count, uint64_t seed) {
-  return to_vector(torch::randperm(count, make_generator(seed), torch::kLong));
-}
-
-namespace {
-
 void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples) {
   keys.add("num_samples", num_samples,
            {.min = 1,
@@ -233,6 +225,10 @@ Sampler make_repeated_augmentation(const RepeatedAugmentationOptions& options, c
 }
 
 }  // namespace
+
+std::vector<int64_t> draw_permutation(int64_t count, uint64_t seed) {
+  return to_vector(torch::randperm(count, make_generator(seed), torch::kLong));
+}
 
 void add_samplers(SamplerRegistry& registry) {
   registry.add<ShuffledOptions>("shuffled", "Each sample once per epoch, in random order.", make_shuffled);
