@@ -38,9 +38,7 @@ struct Slot : BatchTensors {
 // are checked.
 void write_target(const Target& target, const DatasetInfo& info, const BatchTensors& batch, void* out) {
   if (info.has_masks) {
-    const auto refusal =
-        refusal_of_labels({static_cast<const uint8_t*>(out), static_cast<size_t>(batch.targets.stride(0))}, info.num_classes);
-    if (!refusal.empty()) throw DataError(refusal);
+    check_mask_labels({static_cast<const uint8_t*>(out), static_cast<size_t>(batch.targets.stride(0))}, info.num_classes);
   } else if (info.has_labels()) {
     const auto refusal = refusal_of_label(target, info);
     if (!refusal.empty()) throw DataError(refusal);

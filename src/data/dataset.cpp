@@ -32,10 +32,8 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
     if (!refusal.empty()) return refusal;
     if (dataset.info().has_masks) {
       const auto& mask = sample.target.mask;
-      auto problem = refusal_of_size(mask, image.height, image.width);
-      const auto num_pixels = static_cast<size_t>(mask.height) * static_cast<size_t>(mask.width);
-      if (problem.empty()) problem = refusal_of_labels({mask.pixels, num_pixels}, dataset.info().num_classes);
-      if (!problem.empty()) return problem;
+      check_mask_size(mask, image.height, image.width);
+      check_mask_labels({mask.pixels, static_cast<size_t>(mask.height) * static_cast<size_t>(mask.width)}, dataset.info().num_classes);
     }
     if (visit) visit(index, sample, image);
     return std::nullopt;

@@ -52,22 +52,22 @@ inline std::string refusal_of_label(const Target& target, const DatasetInfo& inf
   return info.has_labels() ? refusal_of_label(target.label, info.num_classes) : "";
 }
 
-// Returns why a mask does not fit its image, or an empty string if it does.
-inline std::string refusal_of_size(const ImageView& mask, int height, int width) {
-  if (mask.channels == 1 && mask.height == height && mask.width == width) return "";
+// Throws DataError if a mask does not fit its image.
+inline void check_mask_size(const ImageView& mask, int height, int width) {
+  if (mask.channels == 1 && mask.height == height && mask.width == width) return;
   const auto text = [](int channels, int rows, int columns) {
     return std::to_string(channels) + " x " + std::to_string(rows) + " x " + std::to_string(columns);
   };
-  return "the mask has " + text(mask.channels, mask.height, mask.width) + " values (channels x height x width), but the image needs " +
-         text(1, height, width);
+  throw DataError("the mask has " + text(mask.channels, mask.height, mask.width) +
+                  " values (channels x height x width), but the image needs " + text(1, height, width));
 }
 
-// Returns why the labels of a mask are not valid, or an empty string if they are.
-inline std::string refusal_of_labels(std::span<const uint8_t> labels, int64_t num_classes) {
+// Throws DataError if the labels of a mask are not valid.
+inline void check_mask_labels(std::span<const uint8_t> labels, int64_t num_classes) {
   const auto wrong = std::ranges::find_if(labels, [&](uint8_t label) { return label >= num_classes && label != kNoClass; });
-  if (wrong == labels.end()) return "";
-  return "its mask has a pixel with the label " + std::to_string(*wrong) + ", but labels must be in the range 0 to " +
-         std::to_string(num_classes - 1) + ", or " + std::to_string(kNoClass) + " where there is no class";
+  if (wrong == labels.end()) return;
+  throw DataError("its mask has a pixel with the label " + std::to_string(*wrong) + ", but labels must be in the range 0 to " +
+                  std::to_string(num_classes - 1) + ", or " + std::to_string(kNoClass) + " where there is no class");
 }
 
 // A data set whose samples are those of another one, except for what a derived class overrides.

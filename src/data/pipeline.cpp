@@ -175,8 +175,7 @@ struct Pipeline::State {
     std::optional<Picture> mask;
     if (info.has_masks) {
       mask.emplace(sample.target.mask, memory_of_mask(memory));
-      const auto refusal = refusal_of_size(sample.target.mask, picture.height(), picture.width());
-      if (!refusal.empty()) throw DataError(refusal);
+      check_mask_size(sample.target.mask, picture.height(), picture.width());
       picture.set_mask(*mask);
     }
     SampleRandom random(seeds, which);
