@@ -97,7 +97,7 @@ class ValidationMeter {
   virtual ~ValidationMeter() = default;
   ValidationMeter(const ValidationMeter&) = delete;
   ValidationMeter& operator=(const ValidationMeter&) = delete;
-  // Like TrainMeter::add.
+  // Like TrainMeter::add. The memory of `targets` is used for another batch after the call: clone what is kept.
   virtual void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets);
   // Collective over all ranks of `group`; to be called once. Waits for the device.
   virtual Measurement read(const distributed::ProcessGroup& group);
