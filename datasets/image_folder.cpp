@@ -17,7 +17,12 @@ namespace {
 // `expected`: the factory's info.
 std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& options, const data::DatasetInfo& expected, data::Split split,
                                                  Logger& logger) {
-  const auto folders = with_prefix<DataError>("dataset.root", [&] { return find_class_folders(options.root); });
+  ClassFolders folders;
+  try {
+    folders = find_class_folders(options.root);
+  } catch (const std::runtime_error& reason) {
+    throw DataError(fmt::format("dataset.root: {}", reason.what()));
+  }
   auto info = image_files_info(folders.class_names, expected.decoding);
   if (info.num_classes != expected.num_classes) {
     throw DataError(fmt::format("{} has {}, but had {} when the program started; start the program again when the folder no longer changes",
