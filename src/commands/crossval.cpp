@@ -37,8 +37,14 @@ namespace {
 namespace fs = std::filesystem;
 using history::Json;
 
-RunSet parse_crossval_arguments(const std::vector<std::string>& args, bool& checks_labels) {
+struct CrossvalArguments {
   RunSet set{.name = "crossval"};
+  bool checks_labels = false;
+};
+
+CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args) {
+  CrossvalArguments arguments;
+  auto& set = arguments.set;
   int64_t num_folds = 5;
   CLI::App app(
       "Cross-validation: divides the training images into parts (folds); for each fold, trains once on the other folds and validates on "
@@ -47,7 +53,7 @@ RunSet parse_crossval_arguments(const std::vector<std::string>& args, bool& chec
       "trainer crossval");
   add_run_set(app, set, "fold_0, fold_1 and so on");
   app.add_option("--folds", num_folds, "number of folds")->check(CLI::Range(int64_t{2}, int64_t{1000}))->capture_default_str();
-  app.add_flag("--check-labels", checks_labels,
+  app.add_flag("--check-labels", arguments.checks_labels,
                "after the training, also find the images whose labels are probably wrong, because the network of their fold, which was not "
                "trained on them, is confident of another class; writes suspected_labels.csv and suspected_labels.html");
   app.add_option("overrides", set.overrides, "overrides of keys of the file, such as training.epochs=5")->type_name("key=value");
@@ -59,12 +65,13 @@ RunSet parse_crossval_arguments(const std::vector<std::string>& args, bool& chec
                                       "dataset.validation_split=0"},
                         .values = {{"dataset.split.fold", std::to_string(fold)}}});
   }
-  return set;
+  return arguments;
 }
 
 // Refuses what training would refuse in one of the folds, and warns of classes that are not trained on or not measured. Returns the digest
 // of the split_table() of each fold.
-std::vector<std::string> check_folds(const RunSet& set, bool checks_labels, Logger& logger) {
+std::vector<std::string> check_folds(const CrossvalArguments& arguments, Logger& logger) {
+  const auto& [set, checks_labels] = arguments;
   std::vector<std::string> digests;
   std::shared_ptr<const data::Dataset> files;
   std::vector<data::Split> measured;  // kValidation for the images that one of the folds validates on
@@ -147,7 +154,8 @@ struct LabelCheck {
 };
 
 LabelCheck check_labels(const RunSet& set, const std::shared_ptr<Logger>& logger) {
-  std::vector<torch::Tensor> probabilities, labels, indices;
+  std::vector<torch::Tensor> probabilities, labels;
+  std::vector<int64_t> indices;  // in the files, in the order in which the folds are evaluated
   LabelCheck check;
   for (const auto& run : set.runs) {
     SampleProgress progress(run.name + ": evaluated", *logger, 0, kLongWait);
@@ -161,20 +169,19 @@ LabelCheck check_labels(const RunSet& set, const std::shared_ptr<Logger>& logger
     const auto outputs = evaluation::compute_outputs(context, file, request);
     progress.clear();
     if (!outputs) throw Error("stopped on request before the labels were checked; the same command continues", ExitCode::kStopped);
-    std::vector<int64_t> of_fold;  // the order in which the fold is evaluated
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i] == data::Split::kValidation) of_fold.push_back(static_cast<int64_t>(i));
+      if (parts[i] == data::Split::kValidation) indices.push_back(static_cast<int64_t>(i));
     }
     probabilities.push_back(outputs->samples.logits.softmax(1));
     labels.push_back(outputs->samples.labels);
-    indices.push_back(torch::tensor(of_fold));
   }
-  const auto all = torch::cat(indices);
-  check.num_samples = all.size(0);
+  check.num_samples = std::ssize(indices);
   check.suspected = evaluation::find_suspected_labels(torch::cat(probabilities), torch::cat(labels));
-  for (auto& suspect : check.suspected) suspect.sample = all[suspect.sample].item<int64_t>();
+  for (auto& suspect : check.suspected) suspect.sample = indices[static_cast<size_t>(suspect.sample)];
   return check;
 }
+
+fs::path page_of_suspected_labels(const RunSet& set) { return set.folder / "suspected_labels.html"; }
 
 std::string suspected_labels_csv(const LabelCheck& check) {
   auto table = csv_line({"path", "label", "suggested", "probability_of_label", "probability_of_suggested"});
@@ -216,6 +223,14 @@ std::string suspected_labels_page(const LabelCheck& check, const std::string& na
   return make_image_page("Suspected labels of " + name, summary, rows, section + "</div></section>\n");
 }
 
+// Writes the list and the page, and returns the summary in crossval.json.
+Json write_suspected_labels(const RunSet& set, const LabelCheck& check) {
+  const auto table = set.folder / "suspected_labels.csv";
+  write_file_atomically(table, suspected_labels_csv(check));
+  write_file_atomically(page_of_suspected_labels(set), suspected_labels_page(check, set.folder.filename().string()));
+  return {{"num_suspected", check.suspected.size()}, {"num_samples", check.num_samples}, {"file", table.string()}};
+}
+
 void print_folds(const RunSet& set, const Json& joined) {
   std::vector<MetricsRow> rows;
   for (size_t i = 0; i < set.runs.size(); ++i) {
@@ -238,29 +253,24 @@ void print_folds(const RunSet& set, const Json& joined) {
 }  // namespace
 
 ExitCode crossval(const std::vector<std::string>& args) {
-  bool checks_labels = false;
-  auto set = parse_crossval_arguments(args, checks_labels);
+  auto arguments = parse_crossval_arguments(args);
+  auto& set = arguments.set;
   choose_folder(set);
   const auto logger = make_console_logger();
-  const auto digests = check_folds(set, checks_labels, *logger);
+  const auto digests = check_folds(arguments, *logger);
   check_divisions(set, digests);
-  std::string suspected;
   const auto results = [&] {
     check_divisions(set, digests);
     auto joined = join_folds(set);
-    if (!checks_labels) return joined;
-    const auto check = check_labels(set, logger);
-    const auto table = set.folder / "suspected_labels.csv", page = set.folder / "suspected_labels.html";
-    write_file_atomically(table, suspected_labels_csv(check));
-    write_file_atomically(page, suspected_labels_page(check, set.folder.filename().string()));
-    joined["suspected_labels"] = {{"num_suspected", check.suspected.size()}, {"num_samples", check.num_samples}, {"file", table.string()}};
-    suspected = fmt::format("\nlabels that are probably wrong: {} of {}, in {}; with the images: {}\n", check.suspected.size(),
-                            counted(check.num_samples, "image"), table.string(), page.string());
+    if (arguments.checks_labels) joined["suspected_labels"] = write_suspected_labels(set, check_labels(set, logger));
     return joined;
   };
   train_all(set, results, [&](const Json& joined) {
     print_folds(set, joined);
-    print("{}", suspected);
+    if (!arguments.checks_labels) return;
+    const auto& check = joined["suspected_labels"];
+    print("\nlabels that are probably wrong: {} of {}, in {}; with the images: {}\n", check["num_suspected"].get<size_t>(),
+          counted(check["num_samples"].get<int64_t>(), "image"), check["file"].get<std::string>(), page_of_suspected_labels(set).string());
   });
   return ExitCode::kDone;
 }

@@ -5,7 +5,7 @@
 
 namespace trainer::commands {
 
-// audit_page.html: the page of `trainer data audit`, with the names of its parts in braces.
+// image_page.html: the page of make_image_page() (commands/pictures.h), with the names of its parts in braces.
 extern const std::string_view kImagePage;
 // THIRD_PARTY_NOTICES.md
 extern const std::string_view kThirdPartyNotices;
