@@ -93,48 +93,38 @@ int type_of(torch::ScalarType dtype) {
 }
 
 class Network : public exported::ExportedNetwork {
+  using Functions = api::Functions;
+
  public:
   Network(const fs::path& file, const fs::path& runtime, int num_threads) : file_(file), base_(load_runtime(runtime)) {
     engine = fmt::format("ONNX Runtime {}", base_.get_version());
     functions_ = base_.get_functions(api::kApiVersion);
     if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install version 1.2 or later", engine));
-    env_ =
-        create<api::Env>(&api::Functions::release_env, [&](auto** out) { return functions_->create_env(api::kLogFatal, "trainer", out); });
-    memory_ = create<api::MemoryInfo>(&api::Functions::release_memory_info, [&](auto** out) {
-      return functions_->create_cpu_memory_info(api::kArenaAllocator, api::kDefaultMemory, out);
-    });
-    check(functions_->get_default_allocator(&allocator_));
-    const auto options = create<api::SessionOptions>(&api::Functions::release_session_options,
-                                                     [&](auto** out) { return functions_->create_session_options(out); });
+    env_ = create(&Functions::release_env, &Functions::create_env, api::kLogFatal, "trainer");
+    memory_ = create(&Functions::release_memory_info, &Functions::create_cpu_memory_info, api::kArenaAllocator, api::kDefaultMemory);
+    allocator_ = get<api::Allocator*>(&Functions::get_default_allocator);
+    const auto options = create(&Functions::release_session_options, &Functions::create_session_options);
     check(functions_->set_intra_op_num_threads(options.get(), num_threads));
-    session_ = create<api::Session>(&api::Functions::release_session,
-                                    [&](auto** out) { return functions_->create_session(env_.get(), file_.c_str(), options.get(), out); });
+    session_ = create(&Functions::release_session, &Functions::create_session, env_.get(), file_.c_str(), options.get());
     read_input();
     read_output();
     read_description();
   }
 
   torch::Tensor run(const torch::Tensor& input) override {
-    const auto value = create<api::Value>(&api::Functions::release_value, [&](auto** out) {
-      return functions_->create_tensor_with_data(memory_.get(), input.data_ptr(), input.nbytes(), input.sizes().data(),
-                                                 input.sizes().size(), type_of(input.scalar_type()), out);
-    });
+    const auto value = create(&Functions::release_value, &Functions::create_tensor_with_data, memory_.get(), input.data_ptr(),
+                              input.nbytes(), input.sizes().data(), input.sizes().size(), type_of(input.scalar_type()));
     const std::array<const api::Value*, 1> values = {value.get()};
     const std::array<const char*, 1> input_names = {input_name_.c_str()};
     const std::array<const char*, 1> output_names = {output_name_.c_str()};
-    const auto output = create<api::Value>(&api::Functions::release_value, [&](auto** out) {
-      return functions_->run(session_.get(), nullptr, input_names.data(), values.data(), 1, output_names.data(), 1, out);
-    });
-    const auto info = create<api::TensorInfo>(&api::Functions::release_tensor_info,
-                                              [&](auto** out) { return functions_->get_tensor_type_and_shape(output.get(), out); });
-    int type = 0;
-    check(functions_->get_tensor_element_type(info.get(), &type));
-    const auto dtype = dtype_of(type);
+    const auto output = create(&Functions::release_value, &Functions::run, session_.get(), nullptr, input_names.data(), values.data(), 1,
+                               output_names.data(), 1);
+    const auto info = create(&Functions::release_tensor_info, &Functions::get_tensor_type_and_shape, output.get());
+    const auto dtype = dtype_of(get<int>(&Functions::get_tensor_element_type, info.get()));
     if (!dtype || dtype == torch::kUInt8)
       throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers; give a file with a floating-point output",
                               file_.string(), output_name_));
-    void* data = nullptr;
-    check(functions_->get_tensor_mutable_data(output.get(), &data));
+    auto* data = get<void*>(&Functions::get_tensor_mutable_data, output.get());
     return torch::from_blob(data, shape_of(info.get()), *dtype).clone();
   }
 
@@ -143,11 +133,17 @@ class Network : public exported::ExportedNetwork {
   template <class T>
   using Owner = std::unique_ptr<T, std::function<void(T*)>>;
 
-  template <class T, class Create>
-  Owner<T> create(void (*api::Functions::*release)(T*), const Create& call) {
-    T* created = nullptr;
-    check(call(&created));
-    return {created, functions_->*release};
+  // Calls a function whose last parameter receives the result.
+  template <class T, class... Parameters, class... Arguments>
+  T get(api::Status* (*Functions::*function)(Parameters...), Arguments... arguments) const {
+    T result{};
+    check((functions_->*function)(arguments..., &result));
+    return result;
+  }
+
+  template <class T, class... Parameters, class... Arguments>
+  Owner<T> create(void (*Functions::*release)(T*), api::Status* (*Functions::*function)(Parameters...), Arguments... arguments) const {
+    return {get<T*>(function, arguments...), functions_->*release};
   }
 
   void check(api::Status* status) const {
@@ -167,28 +163,19 @@ class Network : public exported::ExportedNetwork {
   }
 
   std::vector<int64_t> shape_of(const api::TensorInfo* info) const {
-    size_t count = 0;
-    check(functions_->get_dimensions_count(info, &count));
-    std::vector<int64_t> shape(count);
-    check(functions_->get_dimensions(info, shape.data(), count));
+    std::vector<int64_t> shape(get<size_t>(&Functions::get_dimensions_count, info));
+    check(functions_->get_dimensions(info, shape.data(), shape.size()));
     return shape;
   }
 
   void read_input() {
-    size_t count = 0;
-    check(functions_->session_get_input_count(session_.get(), &count));
+    const auto count = get<size_t>(&Functions::session_get_input_count, session_.get());
     if (count != 1)
       throw UsageError(fmt::format("{}: the network has {} inputs; give a file with a network that has one input", file_.string(), count));
-    char* name = nullptr;
-    check(functions_->session_get_input_name(session_.get(), 0, allocator_, &name));
-    input_name_ = take_text(name);
-    const auto type_info = create<api::TypeInfo>(
-        &api::Functions::release_type_info, [&](auto** out) { return functions_->session_get_input_type_info(session_.get(), 0, out); });
-    const api::TensorInfo* info = nullptr;
-    check(functions_->cast_type_info_to_tensor_info(type_info.get(), &info));
-    int type = 0;
-    if (info != nullptr) check(functions_->get_tensor_element_type(info, &type));
-    const auto dtype = dtype_of(type);
+    input_name_ = take_text(get<char*>(&Functions::session_get_input_name, session_.get(), 0, allocator_));
+    const auto type_info = create(&Functions::release_type_info, &Functions::session_get_input_type_info, session_.get(), 0);
+    const auto* info = get<const api::TensorInfo*>(&Functions::cast_type_info_to_tensor_info, type_info.get());
+    const auto dtype = info == nullptr ? std::nullopt : dtype_of(get<int>(&Functions::get_tensor_element_type, info));
     if (!dtype) {
       throw UsageError(fmt::format(
           "{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers; give a file with an input of these types",
@@ -199,28 +186,23 @@ class Network : public exported::ExportedNetwork {
   }
 
   void read_output() {
-    size_t count = 0;
-    check(functions_->session_get_output_count(session_.get(), &count));
+    const auto count = get<size_t>(&Functions::session_get_output_count, session_.get());
     for (size_t i = 0; i < count && !gives_answers; ++i) {
-      char* name = nullptr;
-      check(functions_->session_get_output_name(session_.get(), i, allocator_, &name));
-      const auto text = take_text(name);
+      const auto text = take_text(get<char*>(&Functions::session_get_output_name, session_.get(), i, allocator_));
       gives_answers = exported::are_answers(text);
       if (i == 0 || gives_answers) output_name_ = text;
     }
   }
 
   void read_description() {
-    const auto metadata = create<api::ModelMetadata>(
-        &api::Functions::release_model_metadata, [&](auto** out) { return functions_->session_get_model_metadata(session_.get(), out); });
-    char* text = nullptr;
-    check(functions_->metadata_lookup(metadata.get(), allocator_, "trainer", &text));
-    checkpoint_sha256 = exported::read_description(take_text(text), file_.string()).checkpoint_sha256;
+    const auto metadata = create(&Functions::release_model_metadata, &Functions::session_get_model_metadata, session_.get());
+    const auto text = take_text(get<char*>(&Functions::metadata_lookup, metadata.get(), allocator_, "trainer"));
+    checkpoint_sha256 = exported::read_description(text, file_.string()).checkpoint_sha256;
   }
 
   fs::path file_;
   const api::Base& base_;
-  const api::Functions* functions_ = nullptr;
+  const Functions* functions_ = nullptr;
   Owner<api::Env> env_;
   Owner<api::MemoryInfo> memory_;
   api::Allocator* allocator_ = nullptr;
