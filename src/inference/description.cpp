@@ -46,6 +46,8 @@ struct Settings {
   }
 };
 
+}  // namespace
+
 std::vector<std::string> read_names(const state::Tree& file, const std::string& source, const char* key) {
   std::vector<std::string> names;
   const auto stored = state::View(file, source).find(key);
@@ -56,16 +58,6 @@ std::vector<std::string> read_names(const state::Tree& file, const std::string& 
     names.push_back(name.text());
   }
   return names;
-}
-
-}  // namespace
-
-std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source) {
-  return read_names(file, source, "class_names");
-}
-
-std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source) {
-  return read_names(file, source, "target_names");
 }
 
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source) {
@@ -194,8 +186,8 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   samples.shape = read_sample_shape(checkpoint, source);
   if (samples.shape.empty()) file.fail("it lacks the shape of its samples; predict with `trainer predict`");
   samples.decoding = read_decoding(file);
-  samples.class_names = read_class_names(checkpoint, source);
-  samples.target_names = read_target_names(checkpoint, source);
+  samples.class_names = read_names(checkpoint, source, "class_names");
+  samples.target_names = read_names(checkpoint, source, "target_names");
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
   samples.is_image = file.find("image_files").has_value();
   description.transforms = std::move(settings.transforms);

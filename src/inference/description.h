@@ -29,9 +29,9 @@ inline constexpr int64_t kFormatVersion = 1;
 void check_format_version(const state::View& file);
 
 // Return the names of the classes or targets, or the shape, of the samples on which a checkpoint's network was trained. The result is empty
-// if the checkpoint does not contain them. `source`: the checkpoint's file, for messages. Throw CheckpointError if they are malformed.
-std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
-std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
+// if the checkpoint does not contain them. `key`: "class_names" or "target_names"; `source`: the checkpoint's file, for messages. Throw
+// CheckpointError if they are malformed.
+std::vector<std::string> read_names(const state::Tree& file, const std::string& source, const char* key);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
 // Returns how the image files of the samples were decoded. Weights without an experiment do not contain it, and neither do checkpoints of
 // networks for other samples than images; the result is then the default.

@@ -223,7 +223,7 @@ std::string take_rows_by_class(const state::Tree& file, const std::vector<std::s
   if (!state::View(file, "").find("class_names") || class_names.empty() || head.empty()) return "";
   std::vector<std::string> of_file;
   try {
-    of_file = read_class_names(file, "");
+    of_file = read_names(file, "", "class_names");
   } catch (const CheckpointError&) {
     return "";  // another program has written something else there
   }

@@ -63,9 +63,9 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
   return experiment;
 }
 
-std::vector<std::string> NetworkFile::class_names() const { return inference::read_class_names(tree_, path_); }
+std::vector<std::string> NetworkFile::class_names() const { return inference::read_names(tree_, path_, "class_names"); }
 
-std::vector<std::string> NetworkFile::target_names() const { return inference::read_target_names(tree_, path_); }
+std::vector<std::string> NetworkFile::target_names() const { return inference::read_names(tree_, path_, "target_names"); }
 
 std::vector<int64_t> NetworkFile::sample_shape() const { return inference::read_sample_shape(tree_, path_); }
 

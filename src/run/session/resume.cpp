@@ -251,7 +251,7 @@ void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distr
 
 void check_names(const state::Tree& tree, const std::string& file, const data::DatasetInfo& info, const char* class_remedy,
                  const char* target_remedy) {
-  const auto classes = inference::read_class_names(tree, file);
+  const auto classes = inference::read_names(tree, file, "class_names");
   if (!classes.empty() && classes != info.class_names) {
     const auto [was, is] = std::ranges::mismatch(classes, info.class_names);
     const auto describe = [](const auto& name, const auto& names) {
@@ -260,7 +260,7 @@ void check_names(const state::Tree& tree, const std::string& file, const data::D
     throw UsageError(fmt::format("{}: this network was trained on other classes: class {} was {} and is {} in the data now; {}", file,
                                  was - classes.begin(), describe(was, classes), describe(is, info.class_names), class_remedy));
   }
-  const auto targets = inference::read_target_names(tree, file);
+  const auto targets = inference::read_names(tree, file, "target_names");
   if (targets.empty() || info.target_names.empty() || targets == info.target_names) return;
   throw UsageError(fmt::format("{}: this network was trained on the targets {}, but the targets of the data are {} now; {}", file,
                                join(targets, ", "), join(info.target_names, ", "), target_remedy));

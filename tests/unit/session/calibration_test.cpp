@@ -143,7 +143,7 @@ TEST(Description, ShapesAndNamesAreChecked) {
   }
   EXPECT_THAT(
       [&] {
-        inference::read_class_names(with("class_names", {"cat", std::string("d\0g", 3)}), "a.pt");
+        inference::read_names(with("class_names", {"cat", std::string("d\0g", 3)}), "a.pt", "class_names");
       },
       ThrowsMessage<CheckpointError>("a.pt: class_names[1]: contains a null byte; give an intact checkpoint"));
 }
