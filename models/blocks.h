@@ -116,6 +116,7 @@ class LayerChain : public torch::nn::Module {
   size_t head_begin() const;
 
   std::vector<torch::nn::AnyModule> layers_;
+ protected:
 };
 
 // Makes the layers of a chain children of `parent`.

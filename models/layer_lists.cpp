@@ -210,20 +210,13 @@ struct ConcatOptions : LayerOptions {
   }
 };
 
-class Concat : public torch::nn::Module {
+class Concat : public LayerChain {
  public:
-  void add(const std::string& name, torch::nn::AnyModule branch) {
-    register_module(name, branch.ptr());
-    branches_.push_back(std::move(branch));
-  }
   torch::Tensor forward(const torch::Tensor& x) {
     std::vector<torch::Tensor> outputs;
-    for (auto& branch : branches_) outputs.push_back(branch.forward(x));
+    for (auto& branch : layers_) outputs.push_back(branch.forward(x));
     return at::cat(outputs, 1);
   }
-
- private:
-  std::vector<torch::nn::AnyModule> branches_;
 };
 
 Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
