@@ -15,14 +15,13 @@ namespace {
 
 enum class ResNetStem { kImagenet, kCifar };
 
-struct ResNetOptions : ClassifierOptions {
+struct ResNetOptions : ImageClassifierOptions {
   ResNetStem stem = ResNetStem::kImagenet;
   bool zero_init_last_norm = false;
   double dropout = 0.0;
 
   void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
+    ImageClassifierOptions::describe(keys);
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
                     {.doc = "First layers. imagenet: a 7×7 convolution and a max-pool, both with stride 2; cifar: a 3×3 convolution."});
     keys.add("zero_init_last_norm", zero_init_last_norm,
@@ -30,7 +29,6 @@ struct ResNetOptions : ClassifierOptions {
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
   }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 // The shortcut if the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.

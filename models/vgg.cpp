@@ -16,13 +16,12 @@ namespace {
 
 enum class VggHead { kImagenet, kCifar };
 
-struct VggOptions : ClassifierOptions {
+struct VggOptions : ImageClassifierOptions {
   VggHead head = VggHead::kImagenet;
   double dropout = 0.5;
 
   void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
+    ImageClassifierOptions::describe(keys);
     keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
                     {.doc = "Last layers. imagenet: three linear layers on 7×7 features; cifar: one on the mean of each channel."});
     keys.add("dropout", dropout,
@@ -33,7 +32,7 @@ struct VggOptions : ClassifierOptions {
   }
   std::vector<int64_t> input_shape() const override {
     if (head == VggHead::kCifar) return {num_channels(), 32, 32};
-    return {num_channels(), -1, -1};
+    return ImageClassifierOptions::input_shape();
   }
 };
 

@@ -11,7 +11,7 @@
 namespace trainer::models {
 namespace {
 
-struct WideResNetOptions : ClassifierOptions {
+struct WideResNetOptions : ImageClassifierOptions {
   int64_t depth = 28;
   int64_t width = 10;
   double dropout = 0.0;
@@ -20,8 +20,7 @@ struct WideResNetOptions : ClassifierOptions {
     keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Number of convolutions: 6n + 4 for n blocks per stage."});
     keys.add("width", width,
              {.min = 1, .doc = "Factor of the numbers of channels: the three stages have 16, 32 and 64 channels times this factor."});
-    describe_num_classes(keys);
-    describe_in_channels(keys);
+    ImageClassifierOptions::describe(keys);
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
     keys.refuse("depth", [this]() -> std::string {
@@ -30,7 +29,6 @@ struct WideResNetOptions : ClassifierOptions {
                  : fmt::format("{} is not of the form 6n + 4; choose a depth of that form, for example 16, 22, 28 or 40", depth);
     });
   }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 class WideBlock : public torch::nn::Module {
