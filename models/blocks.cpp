@@ -124,9 +124,7 @@ void register_layers(torch::nn::Module& parent, const LayerChain& chain) {
 }
 
 void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator) {
-  for (const auto& module : network.modules(/*include_self=*/false)) {
-    auto* linear = module->as<nn::Linear>();
-    if (linear == nullptr) continue;
+  for (auto* linear : nn::layers_of<nn::Linear>(network)) {
     nn::normal_(linear->weight, 0, 0.01, generator);
     torch::nn::init::zeros_(linear->bias);
   }

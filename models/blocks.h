@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/layers.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
 #include "trainer/nn.h"
@@ -115,8 +116,8 @@ class LayerChain : public torch::nn::Module {
   // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
   size_t head_begin() const;
 
-  std::vector<torch::nn::AnyModule> layers_;
  protected:
+  std::vector<torch::nn::AnyModule> layers_;
 };
 
 // Makes the layers of a chain children of `parent`.
@@ -146,9 +147,7 @@ torch::nn::Sequential make_stage(int64_t num_blocks, int64_t in_channels, int64_
 // Sets PyTorch's initial values for each layer of this type below `network`, in the order of its modules.
 template <class Layer>
 void init_as_pytorch(const torch::nn::Module& network, const at::Generator& generator) {
-  for (const auto& module : network.modules(/*include_self=*/false)) {
-    if (auto* layer = module->as<Layer>()) nn::default_uniform_(layer->weight, layer->bias, generator);
-  }
+  for (auto* layer : nn::layers_of<Layer>(network)) nn::default_uniform_(layer->weight, layer->bias, generator);
 }
 
 // A network of torchvision's form: "features", whose channels are averaged, and "classifier". The constructor of the derived class

@@ -5,8 +5,6 @@
 
 #include "models/blocks.h"
 #include "models/model_registry.h"
-#include "nn/layers.h"
-#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {

@@ -1,7 +1,6 @@
 // Two tiny networks for a first run.
 
 #include "models/model_registry.h"
-#include "nn/layers.h"
 #include "trainer/nn.h"
 
 namespace trainer::models {

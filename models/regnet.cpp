@@ -66,9 +66,8 @@ class RegNet : public BackboneModel {
     fc_ = register_module("fc", std::make_shared<nn::Linear>(channels, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     // The biases of convolutions get PyTorch's default initial values.
-    for (const auto& module : modules(/*include_self=*/false)) {
-      const auto* convolution = module->as<nn::Conv2d>();
-      if (convolution == nullptr || !convolution->bias.defined()) continue;
+    for (const auto* convolution : nn::layers_of<nn::Conv2d>(*this)) {
+      if (!convolution->bias.defined()) continue;
       const auto fan_in = static_cast<double>(convolution->weight.numel() / convolution->weight.size(0));
       nn::uniform_(convolution->bias, 1 / std::sqrt(fan_in), context.init_generator);
     }

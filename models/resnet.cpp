@@ -7,8 +7,6 @@
 
 #include "models/blocks.h"
 #include "models/model_registry.h"
-#include "nn/layers.h"
-#include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
@@ -122,10 +120,8 @@ class ResNet : public BackboneModel {
     fc_ = register_module("fc", std::make_shared<nn::Linear>(8 * kWidth, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
-    for (const auto& module : modules(/*include_self=*/false)) {
-      auto* block = module->template as<Block>();
-      if (options.zero_init_last_norm && block != nullptr) torch::nn::init::zeros_(block->last_norm().weight);
-    }
+    if (!options.zero_init_last_norm) return;
+    for (auto* block : nn::layers_of<Block>(*this)) torch::nn::init::zeros_(block->last_norm().weight);
   }
 
   torch::Tensor forward_features(const torch::Tensor& x) override {

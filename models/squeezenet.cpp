@@ -47,9 +47,7 @@ class SqueezeNet : public BackboneModel {
     classifier_ = register_module(
         "classifier",
         torch::nn::Sequential(std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator), last, torch::nn::ReLU()));
-    for (const auto& module : modules(/*include_self=*/false)) {
-      auto* convolution = module->as<nn::Conv2d>();
-      if (convolution == nullptr) continue;
+    for (auto* convolution : nn::layers_of<nn::Conv2d>(*this)) {
       const auto fan_in = static_cast<double>(convolution->weight.numel() / convolution->weight.size(0));
       if (convolution == last.get()) {
         nn::normal_(convolution->weight, 0, 0.01, context.init_generator);

@@ -63,9 +63,7 @@ class EncoderBlock : public torch::nn::Module {
     torch::nn::init::zeros_(attention_->in_proj_bias);
     nn::default_uniform_(attention_->out_proj->weight, {}, context.init_generator);
     torch::nn::init::zeros_(attention_->out_proj->bias);
-    for (const auto& module : mlp_->modules(/*include_self=*/false)) {
-      auto* linear = module->as<nn::Linear>();
-      if (linear == nullptr) continue;
+    for (auto* linear : nn::layers_of<nn::Linear>(*mlp_)) {
       xavier(linear->weight);
       nn::normal_(linear->bias, 0, 1e-6, context.init_generator);
     }
@@ -190,9 +188,7 @@ class Deit : public VisionTransformer {
     nn::normal_(class_token_, 0, 1e-6, context.init_generator);
     nn::truncated_normal_(positions_, 0.02, context.init_generator);
     nn::default_uniform_(patches_->weight, patches_->bias, context.init_generator);
-    for (const auto& module : modules(/*include_self=*/false)) {
-      auto* linear = module->as<nn::Linear>();
-      if (linear == nullptr) continue;
+    for (auto* linear : nn::layers_of<nn::Linear>(*this)) {
       nn::truncated_normal_(linear->weight, 0.02, context.init_generator);
       torch::nn::init::zeros_(linear->bias);
     }

@@ -150,15 +150,11 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
 }
 
 void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile) {
-  for (const auto& module : network.modules(/*include_self=*/false)) {
-    if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(largest_tile);
-  }
+  for (auto* convolution : layers_of<Conv2d>(network)) convolution->use_winograd(largest_tile);
 }
 
 void fix_weights(const torch::nn::Module& network) {
-  for (const auto& module : network.modules(/*include_self=*/false)) {
-    if (auto* convolution = module->as<Conv2d>()) convolution->fix_weights();
-  }
+  for (auto* convolution : layers_of<Conv2d>(network)) convolution->fix_weights();
 }
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias) {
@@ -245,9 +241,7 @@ void normal_(torch::Tensor tensor, double mean, double std, at::Generator genera
 
 void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator, Fan fan) {
   const torch::NoGradGuard no_grad;
-  for (const auto& module : network.modules(/*include_self=*/false)) {
-    auto* convolution = module->as<Conv2d>();
-    if (convolution == nullptr) continue;
+  for (auto* convolution : layers_of<Conv2d>(network)) {
     const auto& weight = convolution->weight;
     const auto size = static_cast<double>(weight.numel() / weight.size(fan == Fan::kOut ? 1 : 0));
     normal_(weight, 0.0, std::sqrt(2.0 / size), generator);

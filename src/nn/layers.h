@@ -13,6 +13,16 @@
 
 namespace trainer::nn {
 
+// The layers of this class below `network`, in the order of its modules.
+template <class Layer>
+std::vector<Layer*> layers_of(const torch::nn::Module& network) {
+  std::vector<Layer*> layers;
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    if (auto* layer = module->template as<Layer>()) layers.push_back(layer);
+  }
+  return layers;
+}
+
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile);
 
