@@ -38,7 +38,6 @@ namespace {
 engine::SourceOptions source_options(const Recipe& recipe, const std::vector<ComponentConfig>& transforms) {
   const auto& options = recipe.options;
   return {.transforms = transforms,
-          .batch_size = options.loop.validation.batch_size,
           .loading = options.loading,
           .seed = options.loop.seed,
           .distribution = recipe.distribution,
@@ -52,6 +51,7 @@ engine::Data make_data(const Recipe& recipe, const device::Placement& placement,
   const engine::DataOptions options{.plan = recipe.options.plan,
                                     .train = source_options(recipe, recipe.parts.train_transforms),
                                     .validation = source_options(recipe, recipe.parts.validation_transforms),
+                                    .validation_batch_size = recipe.options.loop.validation.batch_size,
                                     .batch_transforms = recipe.batch_transforms,
                                     .num_unmixed_epochs = recipe.num_unmixed_epochs};
   return with_places(recipe.place_of, kPlanKeys, [&] { return engine::Data(std::move(samples), options, placement, ranks); });
@@ -59,9 +59,8 @@ engine::Data make_data(const Recipe& recipe, const device::Placement& placement,
 
 engine::DataSource make_source(const Recipe& recipe, const std::vector<ComponentConfig>& transforms, const device::Placement& placement,
                                const engine::Ranks& ranks, engine::Samples samples) {
-  auto options = source_options(recipe, transforms);
-  options.batch_size = std::min(options.batch_size, samples.size());
-  return {std::move(samples), options, placement, ranks};
+  const auto batch_size = std::min(recipe.options.loop.validation.batch_size, samples.size());
+  return {std::move(samples), source_options(recipe, transforms), batch_size, placement, ranks};
 }
 
 data::Sampler make_sampler(const Recipe& recipe, const engine::Samples& train) {

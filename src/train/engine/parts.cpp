@@ -56,9 +56,10 @@ data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, con
   return {transforms, info, {placement.input_dtype, channels_last}};
 }
 
-DataSource::DataSource(Samples those, const SourceOptions& options, const device::Placement& placement, const Ranks& ranks)
+DataSource::DataSource(Samples those, const SourceOptions& options, int64_t batch_size, const device::Placement& placement,
+                       const Ranks& ranks)
     : samples(std::move(those)), pipeline(make_pipeline(options.transforms, samples.info(), placement)), on_device(placement.device) {
-  data::LoaderOptions of_batches{.batch_size = options.batch_size,
+  data::LoaderOptions of_batches{.batch_size = batch_size,
                                  .num_workers = options.loading.num_workers,
                                  .prefetch = options.loading.prefetch,
                                  .pin_memory = placement.pin_memory,
@@ -94,18 +95,9 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
     throw Error(
         fmt::format("out of memory for {} of batch_size {}; lower dataloader.prefetch or the batch size (dataloader.batch_size, "
                     "dataloader.global_batch_size or validation.batch_size)",
-                    counted(data::num_buffers(of_loader.num_workers, of_loader.prefetch), "batch", "batches"), of_batches.batch_size));
+                    counted(data::num_buffers(of_loader.num_workers, of_loader.prefetch), "batch", "batches"), batch_size));
   }
 }
-
-namespace {
-
-SourceOptions with_batch_size(SourceOptions options, int64_t batch_size) {
-  options.batch_size = batch_size;
-  return options;
-}
-
-}  // namespace
 
 TrainingSamples make_training_samples(OpenedSamples samples, data::Sampler sampler, data::Shards shards, const Ranks& ranks) {
   const auto samples_per_epoch = sampler.num_samples;
@@ -115,13 +107,12 @@ TrainingSamples make_training_samples(OpenedSamples samples, data::Sampler sampl
 
 Data::Data(TrainingSamples samples, const DataOptions& options, const device::Placement& placement, const Ranks& ranks)
     : plan(make_plan(options.plan, samples.samples_per_epoch, ranks.world->size())),
-      train(std::move(samples.opened.train), with_batch_size(options.train, std::min(plan.batch_size, samples.samples_per_epoch)),
-            placement, ranks),
+      train(std::move(samples.opened.train), options.train, std::min(plan.batch_size, samples.samples_per_epoch), placement, ranks),
       sampler(std::move(samples.sampler)) {
   check_size_schedule(options.plan, train.pipeline.output_shape(), train.samples.info().has_masks);
   if (auto& held_out = samples.opened.validation) {
-    const auto batch_size = std::min(options.validation.batch_size, held_out->size());
-    validation.emplace(std::move(*held_out), with_batch_size(options.validation, batch_size), placement, ranks);
+    const auto batch_size = std::min(options.validation_batch_size, held_out->size());
+    validation.emplace(std::move(*held_out), options.validation, batch_size, placement, ranks);
   }
   if (options.batch_transforms.empty()) return;
   num_unmixed_epochs = options.num_unmixed_epochs;

@@ -113,7 +113,6 @@ TrainingSamples make_training_samples(OpenedSamples samples, data::Sampler sampl
 // How samples become batches.
 struct SourceOptions {
   std::vector<ComponentConfig> transforms = {};
-  int64_t batch_size = 1;
   data::LoadingOptions loading = {};
   uint64_t seed = 0;  // of the run
   Distribution distribution = Distribution::kLocal;
@@ -127,7 +126,7 @@ data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, con
 // Samples, and the objects that make batches of them. Members refer to earlier ones.
 struct DataSource {
   // Not collective. Throws UsageError for transforms that cannot be applied to the samples, and Error when memory runs out.
-  DataSource(Samples samples, const SourceOptions& options, const device::Placement& placement, const Ranks& ranks);
+  DataSource(Samples samples, const SourceOptions& options, int64_t batch_size, const device::Placement& placement, const Ranks& ranks);
 
   Samples samples;
   data::Pipeline pipeline;
@@ -137,8 +136,9 @@ struct DataSource {
 
 struct DataOptions {
   PlanOptions plan = {};
-  SourceOptions train = {};       // without the batch size, which follows from the plan
-  SourceOptions validation = {};  // with the batch size, which is lowered if there are fewer samples
+  SourceOptions train = {};
+  SourceOptions validation = {};
+  int64_t validation_batch_size = 1;  // lowered if there are fewer samples; that of training follows from the plan
   std::vector<ComponentConfig> batch_transforms = {};
   int64_t num_unmixed_epochs = 0;  // number of epochs without batch transforms, at the end of the run
 };
