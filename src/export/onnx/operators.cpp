@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <torch/csrc/jit/ir/constants.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -20,22 +20,22 @@ using Ints = std::vector<int64_t>;
 using Names = std::vector<std::string>;
 using Attributes = std::map<std::string, Attribute>;
 
-// The arguments of a node, by position.
-class Arguments {
+// The arguments of a node, by position; for a conversion that was registered, also the graph.
+class Arguments final : public OnnxOperator {
  public:
   Arguments(const torch::jit::Node& node, Graph& graph) : node_(node), graph_(graph) {}
 
-  const std::string& tensor(size_t index) const {
+  std::string tensor(size_t index) const override {
     if (!node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get())) refuse("with a number instead of a tensor");
     return graph_.name_of(node_.input(index));
   }
   size_t size() const { return node_.inputs().size(); }
   bool is_none(size_t index) const { return node_.input(index)->mustBeNone(); }
   Ints result_shape() const { return graph_.shape_of(node_.output()); }
-  Ints shape(size_t index) const { return graph_.shape_of(node_.input(index)); }
-  int64_t integer(size_t index) const { return constant(index).toInt(); }
+  Ints shape(size_t index) const override { return graph_.shape_of(node_.input(index)); }
+  int64_t integer(size_t index) const override { return constant(index).toInt(); }
   bool boolean(size_t index) const { return constant(index).toBool(); }
-  double number(size_t index) const { return constant(index).toScalar().toDouble(); }
+  double number(size_t index) const override { return constant(index).toScalar().toDouble(); }
   // The tensors of a list.
   Names tensors(size_t index) const {
     Names names;
@@ -45,13 +45,21 @@ class Arguments {
   bool is_parameter(size_t index) const { return node_.input(index)->node()->kind() == c10::prim::GetAttr; }
   bool is_tensor(size_t index) const { return node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get()); }
   std::string text(size_t index) const { return constant(index).toStringRef(); }
+  Ints integers(size_t index) const override { return integers(index, 1); }
   // The elements of a list; a single element is repeated to get `size` elements.
-  Ints integers(size_t index, size_t size = 0) const {
+  Ints integers(size_t index, size_t size) const {
     Ints result;
     for (const auto* element : node_.input(index)->node()->inputs()) result.push_back(torch::jit::toIValue(element).value().toInt());
-    if (result.size() == 1) result.resize(std::max<size_t>(size, 1), result.front());
+    if (result.size() == 1) result.resize(size, result.front());
     return result;
   }
+  std::string add_node(const std::string& op, Names inputs, std::map<std::string, OnnxOperator::Attribute> attributes) override {
+    Attributes converted;
+    for (auto& [name, attribute] : attributes)
+      std::visit([&, &key = name](auto& value) { converted.emplace(key, std::move(value)); }, attribute);
+    return graph_.add_node(op.c_str(), std::move(inputs), std::move(converted));
+  }
+  std::string add_constant(const torch::Tensor& tensor) override { return graph_.add_constant(tensor); }
   [[noreturn]] void refuse(const std::string& form) const {
     throw UsageError(fmt::format("--format onnx: the network uses {} {}, which cannot be converted; use --format torchscript",
                                  node_.kind().toQualString(), form));
@@ -196,7 +204,7 @@ std::string hardswish(const Arguments& arguments, Graph& graph) {
 std::string gelu(const Arguments& arguments, Graph& graph) {
   if (arguments.text(1) != "none") arguments.refuse("with an approximation");
   // x/2 · (1 + erf(x/√2))
-  const auto& x = arguments.tensor(0);
+  const auto x = arguments.tensor(0);
   const auto scaled = graph.add_node("Mul", {x, graph.add_constant(torch::tensor(static_cast<float>(1 / std::numbers::sqrt2)))});
   const auto sum = graph.add_node("Add", {graph.add_node("Erf", {scaled}), graph.add_constant(torch::tensor(1.0F))});
   return graph.add_node("Mul", {graph.add_node("Mul", {x, graph.add_constant(torch::tensor(0.5F))}), sum});
@@ -336,29 +344,6 @@ std::unordered_map<std::string, Conversion>& conversions() {
   return all;
 }
 
-class OwnOperator final : public OnnxOperator {
- public:
-  OwnOperator(const Arguments& arguments, Graph& graph) : arguments_(arguments), graph_(graph) {}
-
-  std::string tensor(size_t argument) const override { return arguments_.tensor(argument); }
-  std::vector<int64_t> shape(size_t argument) const override { return arguments_.shape(argument); }
-  double number(size_t argument) const override { return arguments_.number(argument); }
-  int64_t integer(size_t argument) const override { return arguments_.integer(argument); }
-  std::vector<int64_t> integers(size_t argument) const override { return arguments_.integers(argument); }
-  std::string add_node(const std::string& op, std::vector<std::string> inputs,
-                       std::map<std::string, OnnxOperator::Attribute> attributes) override {
-    Attributes converted;
-    for (auto& [name, attribute] : attributes)
-      std::visit([&, &key = name](auto& value) { converted.emplace(key, std::move(value)); }, attribute);
-    return graph_.add_node(op.c_str(), std::move(inputs), std::move(converted));
-  }
-  std::string add_constant(const torch::Tensor& tensor) override { return graph_.add_constant(tensor); }
-
- private:
-  const Arguments& arguments_;
-  Graph& graph_;
-};
-
 // `real`: the type of floating-point elements.
 Tensor to_constant(std::string name, const torch::Tensor& tensor, torch::ScalarType real) {
   const bool is_float = tensor.is_floating_point();
@@ -435,10 +420,9 @@ void convert_list_unpack(const torch::jit::Node& node, Graph& graph) {
 namespace trainer {
 
 void register_onnx_conversion(const std::string& name, std::function<std::string(OnnxOperator& op)> convert) {
-  const auto convert_own = [name, convert = std::move(convert)](const onnx::Arguments& arguments, onnx::Graph& graph) {
-    onnx::OwnOperator op(arguments, graph);
+  const auto convert_own = [name, convert = std::move(convert)](onnx::Arguments arguments, const onnx::Graph& /*graph*/) {
     try {
-      return convert(op);
+      return convert(arguments);
     } catch (const UsageError&) {
       throw;
     } catch (const std::exception& error) {
