@@ -22,11 +22,6 @@ ConvNorm::ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOpti
 
 torch::Tensor ConvNorm::forward(const torch::Tensor& x) { return layers().forward(x); }
 
-torch::Tensor ConvNorm::forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual) {
-  TORCH_CHECK(activation_ == nn::Activation::kNone, "ConvNorm::forward_residual_relu needs a ConvNorm without an activation");
-  return nn::convolve_normalise_relu(*convolution_, *norm_, x, residual);
-}
-
 InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const BuildContext& context)
     : is_residual_(options.stride == 1 && options.in_channels == options.out_channels),
       expands_(!options.is_fused && options.expanded_channels != options.in_channels),

@@ -34,8 +34,6 @@ class ConvNorm : public torch::nn::Module {
  public:
   ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOptions& options, const nn::NormFactory& norm);
   torch::Tensor forward(const torch::Tensor& x);
-  // relu(norm(convolution(x)) + residual); only for a ConvNorm without an activation.
-  torch::Tensor forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual);
   nn::NormalisedConvolution layers() { return {*convolution_, *norm_, activation_}; }
 
  private:

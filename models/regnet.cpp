@@ -38,7 +38,8 @@ class RegNetBlock : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {
     const auto y = se_->forward(b_->forward(a_->forward(x)));
-    return c_->forward_residual_relu(y, projection_ ? projection_->forward(x) : x);
+    const auto last = c_->layers();
+    return nn::convolve_normalise_relu(last.convolution, last.norm, y, projection_ ? projection_->forward(x) : x);
   }
 
  private:
