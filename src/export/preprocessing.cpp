@@ -1,8 +1,7 @@
-#include "export/preprocessing.h"
-
 #include <fmt/format.h>
 
 #include "data/transforms/resize_and_crop.h"
+#include "export/interface.h"
 #include "trainer/error.h"
 #include "trainer/transform.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The transforms that change an image's size and are not random. Exported networks contain them too (export/preprocessing.h).
+// The transforms that change an image's size and are not random. Exported networks contain them too (export/interface.h).
 
 #include <cstdint>
 #include <vector>
