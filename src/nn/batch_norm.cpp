@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "nn/fused_norm/gpu.h"
-#include "nn/layers.h"
-#include "nn/sync_batch_norm.h"
 #include "trainer/error.h"
 #include "trainer/torch.h"
 

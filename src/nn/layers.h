@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "nn/convolution/convolution.h"
-#include "nn/of_thread.h"
 #include "trainer/nn.h"
 #include "trainer/torch.h"
 
@@ -31,6 +30,26 @@ void fix_weights(const torch::nn::Module& network);
 
 // The trained parameters of all convolution, linear and attention layers of `network`.
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
+
+// Base class of a T that changes what its thread computes while it exists. A thread can have one T at a time.
+template <class T>
+class OfThread {
+ public:
+  OfThread(const OfThread&) = delete;
+  OfThread& operator=(const OfThread&) = delete;
+  // The T of this thread, or null.
+  static T* current() { return current_; }
+
+ protected:
+  OfThread() {
+    TORCH_CHECK(current_ == nullptr, "this thread already has an object of this kind; destroy it before creating another");
+    current_ = static_cast<T*>(this);
+  }
+  ~OfThread() { current_ = nullptr; }
+
+ private:
+  static inline thread_local T* current_ = nullptr;
+};
 
 // While an object exists, the layers on this thread use copies of their weights in autocast's type. One kernel converts all weights;
 // autocast itself would use one kernel per weight. In the backward pass, all weights receive their gradients together, after the last

@@ -1,5 +1,3 @@
-#include "nn/sync_batch_norm.h"
-
 #include <ATen/ops/batch_norm_native.h>
 #include <torch/library.h>
 

@@ -10,7 +10,6 @@
 #include "distributed/shared_memory.h"
 #include "inference/place_model.h"
 #include "nn/batch_norm.h"
-#include "nn/sync_batch_norm.h"
 #include "train/engine/failure_message.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"

@@ -7,9 +7,9 @@
 #include <limits>
 #include <string>
 
+#include "nn/batch_norm.h"
 #include "nn/fused_norm/gpu.h"
 #include "nn/layers.h"
-#include "nn/sync_batch_norm.h"
 #include "tests/testing/gpu_kernels_on_cpu.h"
 #include "tests/testing/processors.h"
 #include "tests/testing/ranks.h"
