@@ -40,13 +40,9 @@ void Problems::add_unknown_key(const Position& position, const std::string& key_
   add(position, key_path, what + " (ignored, because predictions do not need it)", Kind::kIgnored);
 }
 
-bool Problems::has(const std::string& section, Kind most) const {
-  return std::ranges::any_of(problems_, [&](const Problem& problem) { return problem.kind <= most && is_in(problem.key_path, section); });
+bool Problems::is_readable(const std::string& section, Kind most) const {
+  return std::ranges::none_of(problems_, [&](const Problem& problem) { return problem.kind <= most && is_in(problem.key_path, section); });
 }
-
-bool Problems::is_readable(const std::string& section) const { return !has(section, Kind::kInvalid); }
-
-bool Problems::is_consistent(const std::string& section) const { return !has(section, Kind::kContradiction); }
 
 std::vector<std::string> Problems::lines(Kind first, Kind last) const {
   std::vector<Problem> found;
@@ -102,7 +98,8 @@ bool Findings::are_readable(std::initializer_list<const char*> sections) const {
 }
 
 bool Findings::are_consistent(std::initializer_list<const char*> sections) const {
-  return std::ranges::all_of(sections, [this](const char* section) { return problems_.is_consistent(section); });
+  return std::ranges::all_of(sections,
+                             [this](const char* section) { return problems_.is_readable(section, Problems::Kind::kContradiction); });
 }
 
 void Findings::refuse(const std::string& path, const std::string& what) {

@@ -32,11 +32,9 @@ class Problems {
   void need(const std::string& section) { needed_.push_back(section); }
   void add_unknown_key(const Position& position, const std::string& key_path, const std::string& what);
 
-  // Whether the section at this path and everything below it were read without a problem. Contradictions do not count. An empty path stands
-  // for the whole file.
-  bool is_readable(const std::string& section) const;
-  // The same, but contradictions count too.
-  bool is_consistent(const std::string& section) const;
+  // Whether the section at this path and everything below it were read without a problem; with kContradiction, also without a
+  // contradiction. An empty path stands for the whole file.
+  bool is_readable(const std::string& section, Kind most = Kind::kInvalid) const;
   // One line for each finding of this kind, sorted by file, line and column; those of the command line come last.
   std::vector<std::string> lines(Kind kind) const;
   // Throws one UsageError with a line for each invalid key and each contradiction, in the same order.
@@ -49,7 +47,6 @@ class Problems {
     std::string key_path;
     std::string text;
   };
-  bool has(const std::string& section, Kind most) const;
   std::vector<std::string> lines(Kind first, Kind last) const;
 
   UnknownKeys unknown_keys_;
