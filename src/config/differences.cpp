@@ -16,7 +16,7 @@ void add_values(const Node& node, const std::string& key, std::vector<Value>& va
     values.push_back({key, to_inline_yaml(node), node.facts});
     return;
   }
-  for (const auto& member : node.members) add_values(member.value, key.empty() ? member.name : key + '.' + member.name, values);
+  for (const auto& member : node.members) add_values(member.value, child_path(key, member.name), values);
 }
 
 // The first of the values that `matches`, or nullptr.

@@ -13,8 +13,6 @@
 namespace trainer::config {
 namespace {
 
-std::string child_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
-
 std::string shown(const Node& node) {
   // Before it is cut, because a secret whose end is missing would not be found.
   auto text = without_secrets(to_inline_yaml(node));
@@ -101,8 +99,7 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
 // Returns the options of an item in a list of components as a section. The section is empty if only the name is given. If a list is given
 // instead of options, it becomes the value of the component's first key that is a list of components.
 Node section_of(Node values, const Position& position, const ComponentConfig& component) {
-  Node section = Node::map();
-  section.position = position;
+  Node section = Node::map(position);
   if (values.kind == Node::Kind::kNull) return section;
   if (values.kind != Node::Kind::kList) return values;
   const SectionKeys options(*component.options);
@@ -162,9 +159,7 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     const bool is_null = node.kind == Node::Kind::kNull;
     if (may_be_null) key.set_section(!is_null);
     // A section is null in YAML if it has no keys, for example because all are commented out; it then has its defaults.
-    Node empty = Node::map();
-    empty.position = node.position;
-    if (!may_be_null || key.has_section()) read_section(is_null ? empty : node, key.section, path, problems);
+    if (!may_be_null || key.has_section()) read_section(is_null ? Node::map(node.position) : node, key.section, path, problems);
   } else if (key.section_at) {
     read_sections(node, key, path, problems);
   } else if (key.components != nullptr) {
@@ -225,11 +220,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     if (node.find(key.name) != nullptr) continue;
     if (key.required)
       problems.add(node.position, child_path(path, key.name), fmt::format("missing, and has no default; expected {}", key.type));
-    if (key.section && !key.set_section) {
-      Node empty = Node::map();
-      empty.position = node.position;
-      read_section(empty, key.section, child_path(path, key.name), problems);
-    }
+    if (key.section && !key.set_section) read_section(Node::map(node.position), key.section, child_path(path, key.name), problems);
   }
   if (!problems.is_readable(path)) return;
   run_checks(section.checks, node, path, problems);

@@ -26,8 +26,6 @@ struct Table {
   std::vector<Key> keys;
 };
 
-std::string joined(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
-
 std::string default_text(const Key& key) {
   if (key.required) return "required";
   if (key.component != nullptr) return key.component->name;
@@ -65,7 +63,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   };
   const std::function<void(const std::vector<Key>&, const std::string&)> visit_sections = [&](const auto& keys, const auto& section) {
     for (const auto& key : keys) {
-      const auto path = joined(section, key.name);
+      const auto path = child_path(section, key.name);
       if (key.component != nullptr) visit_components(section, *key.registry);
       add_list(key);
       if (key.section_at) {
@@ -141,8 +139,8 @@ Table selected_part(const Table& table, const std::string& name, std::vector<std
   if (name.empty() || name == table.path) return table;
   names.push_back(table.path);
   for (const auto& key : table.keys) {
-    const auto path = joined(table.path, key.name);
-    if (name == path || (table.section && name == joined(*table.section, key.name))) {
+    const auto path = child_path(table.path, key.name);
+    if (name == path || (table.section && name == child_path(*table.section, key.name))) {
       return {table.title, table.path, table.section, table.doc, {key}};
     }
     names.push_back(path);
@@ -166,7 +164,7 @@ std::vector<SettableKey> settable_keys(const Registries& registries) {
     if (!table.section) return;
     for (const auto& key : table.keys) {
       if (key.section && !key.set_section) continue;
-      const auto path = joined(*table.section, key.name);
+      const auto path = child_path(*table.section, key.name);
       auto found = std::ranges::find(all, path, &SettableKey::path);
       if (found == all.end()) found = all.insert(all.end(), {path, key.doc, {}, key.type == "path"});
       for (auto& word : words_of(key)) {

@@ -123,8 +123,7 @@ class SchemaWriter {
   Json object(const std::vector<Key>& keys, const std::string& path) {
     Json schema = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
     for (const auto& key : keys) {
-      const auto key_path = path.empty() ? key.name : path + '.' + key.name;
-      if (key.component == nullptr) schema["properties"][key.name] = described(value(key, key_path), key.doc);
+      if (key.component == nullptr) schema["properties"][key.name] = described(value(key, child_path(path, key.name)), key.doc);
     }
     return schema;
   }

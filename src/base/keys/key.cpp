@@ -25,9 +25,10 @@ Node Node::list(std::vector<Node> items) {
   return node;
 }
 
-Node Node::map() {
+Node Node::map(Position position) {
   Node node;
   node.kind = Kind::kMap;
+  node.position = std::move(position);
   return node;
 }
 

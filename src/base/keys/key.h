@@ -40,7 +40,7 @@ struct Node {
 
   static Node scalar(std::string text, bool quoted = false);
   static Node list(std::vector<Node> items);
-  static Node map();
+  static Node map(Position position = {});
 
   const Member* find(std::string_view name) const;
   Member* find(std::string_view name);
@@ -52,6 +52,9 @@ struct Node::Member {
   Position position;
   Node value;
 };
+
+// The path of a key in the section at `path`, which is empty at the top level: "optimizer.lr".
+inline std::string child_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 
 // One described key, bound to the struct member that it fills.
 struct Key : KeyInfo {

@@ -315,21 +315,20 @@ size_t RegistryBase::index_of(const std::string& name) const {
 }
 
 void check_values(const SectionKeys& table, const std::string& path) {
-  const auto path_of = [&](const std::string& key) { return path.empty() ? key : path + '.' + key; };
   for (const auto& key : table.keys) {
-    if (key.section && (!key.has_section || key.has_section())) check_values(SectionKeys(key.section), path_of(key.name));
+    if (key.section && (!key.has_section || key.has_section())) check_values(SectionKeys(key.section), child_path(path, key.name));
     for (size_t i = 0; key.section_at && i < key.num_sections(); ++i) {
-      check_values(SectionKeys([&](KeyTable& keys) { key.section_at(i, keys); }), fmt::format("{}[{}]", path_of(key.name), i));
+      check_values(SectionKeys([&](KeyTable& keys) { key.section_at(i, keys); }), fmt::format("{}[{}]", child_path(path, key.name), i));
     }
     if (!key.read || !key.write) continue;
     const auto value = key.write();
     if (const auto expected = key.read(value)) {
-      throw UsageError(fmt::format("{}: expected {}, not {}", path_of(key.name), *expected, value.text));
+      throw UsageError(fmt::format("{}: expected {}, not {}", child_path(path, key.name), *expected, value.text));
     }
   }
   for (const auto& check : table.checks) {
     if (check.is_warning) continue;
-    if (const auto problem = check.find(); !problem.empty()) throw UsageError(fmt::format("{}: {}", path_of(check.key), problem));
+    if (const auto problem = check.find(); !problem.empty()) throw UsageError(fmt::format("{}: {}", child_path(path, check.key), problem));
   }
 }
 
