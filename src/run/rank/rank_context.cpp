@@ -14,7 +14,6 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
-#include "config/base_files.h"
 #include "config/sections.h"
 #include "datasets/staged_folder.h"
 #include "device/cuda_module.h"

@@ -1,9 +1,9 @@
-#include "config/base_files.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "config/load.h"
+#include "config/yaml.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/config/small_registries.h"
 
