@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "report/history/metrics_file.h"
 #include "report/history/run_comparison.h"
 
 namespace trainer::report {

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "config/differences.h"
-#include "report/history/metrics_file.h"
 #include "trainer/error.h"
 
 namespace trainer::history {

@@ -2,6 +2,7 @@
 // Reads the files of a run directory. The run may still be writing them, and others may have changed them: missing files, incomplete lines
 // and values that are not numbers are skipped. Nothing here changes the folder.
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -98,5 +99,30 @@ std::string place_of(const RunRecord& run);
 std::string progress_of(const RunRecord& run);
 // "93.21%" for one of RunRecord::percentages, else "0.1234"; "-" for NaN.
 std::string format_metric(const RunRecord& run, const std::string& name, double value);
+
+// The functions below read JSON of a run directory, to which other programs may have written: values may be missing or have another type.
+
+// Null if there is no such member.
+inline const Json& member_of(const Json& object, const char* name) {
+  static const Json kNull;
+  if (!object.is_object()) return kNull;
+  const auto found = object.find(name);
+  return found == object.end() ? kNull : *found;
+}
+
+inline std::optional<double> number_of(const Json& object, const char* name) {
+  const auto& value = member_of(object, name);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+inline std::optional<int64_t> integer_of(const Json& object, const char* name) {
+  const auto value = number_of(object, name);
+  return value && std::abs(*value) < 9e15 ? std::optional(static_cast<int64_t>(*value)) : std::nullopt;
+}
+
+inline std::string text_of(const Json& object, const char* name) {
+  const auto& value = member_of(object, name);
+  return value.is_string() ? value.get<std::string>() : "";
+}
 
 }  // namespace trainer::history
