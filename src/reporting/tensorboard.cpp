@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include <optional>
 #include <string_view>
 
 #include "base/file.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
@@ -36,9 +36,7 @@ std::filesystem::path make_event_file_path(const std::filesystem::path& folder, 
     const auto other = seconds_in_name(entry.path().filename().string());
     if (other && *other >= seconds && *other < 9'999'999'999) seconds = *other + 1;
   }
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return folder / fmt::format("{}{}.{}.{}", kPrefix, seconds, host, ::getpid());
+  return folder / fmt::format("{}{}.{}.{}", kPrefix, seconds, host_name(), ::getpid());
 }
 
 void add_scalars(EventValues& values, const std::string& prefix, const Metrics& metrics) {
