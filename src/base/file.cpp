@@ -46,21 +46,6 @@ std::string describe_irregular(mode_t mode) {
   return std::string("it is ") + kind + ", not a regular file";
 }
 
-}  // namespace
-
-std::optional<uint64_t> largest_size_of(const Descriptor& file) {
-  rlimit limit{};
-  const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  auto largest = is_limited ? std::optional<uint64_t>(limit.rlim_cur) : std::nullopt;
-  constexpr off_t kOfFat = (off_t{1} << 32) - 1;
-  const auto position = ::lseek(file.number(), 0, SEEK_CUR);
-  if (::lseek(file.number(), kOfFat + 1, SEEK_SET) < 0) largest = std::min(largest.value_or(kOfFat), uint64_t{kOfFat});
-  ::lseek(file.number(), position, SEEK_SET);
-  return largest;
-}
-
-namespace {
-
 // Opens a path of any kind without blocking.
 Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
@@ -95,7 +80,74 @@ std::string read_all(int descriptor, const std::string& name, size_t max_bytes, 
   }
 }
 
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+
+[[noreturn]] void throw_unreadable(const std::string& path) {
+  const int reason = errno;
+  throw std::runtime_error("cannot be read: " +
+                           (reason == 0 ? trainer::describe_irregular(path) : std::generic_category().message(reason)));
+}
+
+// Global because a process has only one main thread, and the functions that read files have no access to the object that watches the main
+// thread.
+std::mutex mutex;
+CurrentFileAccess current;
+
+// Returns the previous text.
+std::string replace_text(std::string text) {
+  const std::lock_guard lock(mutex);
+  ++current.num_changes;
+  current.since = std::chrono::steady_clock::now();
+  return std::exchange(current.text, std::move(text));
+}
+
+// Returns `path`, or its nearest parent folder that exists.
+std::filesystem::path first_that_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  auto present = std::filesystem::absolute(path, error);
+  while (present.has_relative_path() && !std::filesystem::exists(present, error)) present = present.parent_path();
+  return present;
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path) { throw Error("cannot write " + path.string() + ": " + std::strerror(errno)); }
+
+bool names_descriptor(const std::filesystem::path& path, int descriptor) {
+  struct stat named {};
+  struct stat open {};
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  const bool can_write = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+  return can_write && ::stat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 && named.st_dev == open.st_dev &&
+         named.st_ino == open.st_ino;
+}
+
+// The largest number of successive links that Linux follows.
+constexpr int kMostLinks = 40;
+
+// Follows links, because the user's link must not be replaced by a file, and its folder may not be writable. The target may not exist yet.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  auto target = path;
+  for (int i = 0; i <= kMostLinks; ++i) {
+    std::error_code no_link;
+    const auto next = std::filesystem::read_symlink(target, no_link);
+    if (no_link) return target;
+    target = target.parent_path() / next;
+  }
+  errno = ELOOP;
+  fail(path);
+}
+
 }  // namespace
+
+std::optional<uint64_t> largest_size_of(const Descriptor& file) {
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  auto largest = is_limited ? std::optional<uint64_t>(limit.rlim_cur) : std::nullopt;
+  constexpr off_t kOfFat = (off_t{1} << 32) - 1;
+  const auto position = ::lseek(file.number(), 0, SEEK_CUR);
+  if (::lseek(file.number(), kOfFat + 1, SEEK_SET) < 0) largest = std::min(largest.value_or(kOfFat), uint64_t{kOfFat});
+  ::lseek(file.number(), position, SEEK_SET);
+  return largest;
+}
 
 Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode) {
   auto file = open_any(path, flags, mode);
@@ -117,18 +169,6 @@ std::string describe_irregular(const std::filesystem::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? describe_irregular(status.st_mode) : "";
 }
-
-namespace {
-
-constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
-
-[[noreturn]] void throw_unreadable(const std::string& path) {
-  const int reason = errno;
-  throw std::runtime_error("cannot be read: " +
-                           (reason == 0 ? trainer::describe_irregular(path) : std::generic_category().message(reason)));
-}
-
-}  // namespace
 
 std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer) {
   const FileAccess access("reading", path);
@@ -241,23 +281,6 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   data_ = {static_cast<const uint8_t*>(address), unmap};
 }
 
-namespace {
-
-// Global because a process has only one main thread, and the functions that read files have no access to the object that watches the main
-// thread.
-std::mutex mutex;
-CurrentFileAccess current;
-
-// Returns the previous text.
-std::string replace_text(std::string text) {
-  const std::lock_guard lock(mutex);
-  ++current.num_changes;
-  current.since = std::chrono::steady_clock::now();
-  return std::exchange(current.text, std::move(text));
-}
-
-}  // namespace
-
 FileAccess::FileAccess(const char* action, const std::filesystem::path& path) : is_main_thread_(gettid() == getpid()) {
   if (is_main_thread_) before_ = replace_text(action + (" " + path.string()));
 }
@@ -270,18 +293,6 @@ CurrentFileAccess current_file_access() {
   const std::lock_guard lock(mutex);
   return current;
 }
-
-namespace {
-
-// Returns `path`, or its nearest parent folder that exists.
-std::filesystem::path first_that_exists(const std::filesystem::path& path) {
-  std::error_code error;
-  auto present = std::filesystem::absolute(path, error);
-  while (present.has_relative_path() && !std::filesystem::exists(present, error)) present = present.parent_path();
-  return present;
-}
-
-}  // namespace
 
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy) {
   const auto present = first_that_exists(path);
@@ -304,37 +315,6 @@ std::string explain_refusal(const std::filesystem::path& path, const std::error_
       "--user {}:{})",
       error.message(), present.string(), status.st_uid, geteuid(), first, geteuid(), present.string(), status.st_uid, status.st_gid);
 }
-
-namespace {
-
-[[noreturn]] void fail(const std::filesystem::path& path) { throw Error("cannot write " + path.string() + ": " + std::strerror(errno)); }
-
-bool names_descriptor(const std::filesystem::path& path, int descriptor) {
-  struct stat named {};
-  struct stat open {};
-  const int flags = ::fcntl(descriptor, F_GETFL);
-  const bool can_write = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
-  return can_write && ::stat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 && named.st_dev == open.st_dev &&
-         named.st_ino == open.st_ino;
-}
-
-// The largest number of successive links that Linux follows.
-constexpr int kMostLinks = 40;
-
-// Follows links, because the user's link must not be replaced by a file, and its folder may not be writable. The target may not exist yet.
-std::filesystem::path target_of(const std::filesystem::path& path) {
-  auto target = path;
-  for (int i = 0; i <= kMostLinks; ++i) {
-    std::error_code no_link;
-    const auto next = std::filesystem::read_symlink(target, no_link);
-    if (no_link) return target;
-    target = target.parent_path() / next;
-  }
-  errno = ELOOP;
-  fail(path);
-}
-
-}  // namespace
 
 bool is_standard_output(const std::filesystem::path& path) { return names_descriptor(path, STDOUT_FILENO); }
 

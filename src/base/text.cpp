@@ -38,6 +38,34 @@ std::string initials(std::string_view name) {
   return letters;
 }
 
+uint8_t byte_at(std::string_view text, size_t position) { return static_cast<uint8_t>(text[position]); }
+
+// Escapes the bytes of characters that change a terminal's state or direction of writing, except those in `kept`.
+std::string escaped(std::string_view text, std::string_view kept) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const auto [length, code_point] = first_character(text);
+    const auto character = text.substr(0, std::max<size_t>(length, 1));
+    const bool changes_direction = (code_point >= 0x202a && code_point <= 0x202e) || (code_point >= 0x2066 && code_point <= 0x2069);
+    if (length > 0 && !changes_direction && (!is_control(code_point) || kept.find(character) != kept.npos)) {
+      result += character;
+    } else {
+      for (size_t i = 0; i < character.size(); ++i) fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte_at(character, i));
+    }
+    text.remove_prefix(character.size());
+  }
+  return result;
+}
+
+std::string csv_cell(const std::string& value) {
+  const auto text = printable_line(value);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
+  return quoted + '"';
+}
+
 }  // namespace
 
 std::string format_duration(std::chrono::duration<double> duration) {
@@ -90,30 +118,6 @@ std::string portable_number(std::string text) {
   if (parse_number<double>(text) && exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
   return text;
 }
-
-namespace {
-
-uint8_t byte_at(std::string_view text, size_t position) { return static_cast<uint8_t>(text[position]); }
-
-// Escapes the bytes of characters that change a terminal's state or direction of writing, except those in `kept`.
-std::string escaped(std::string_view text, std::string_view kept) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const auto [length, code_point] = first_character(text);
-    const auto character = text.substr(0, std::max<size_t>(length, 1));
-    const bool changes_direction = (code_point >= 0x202a && code_point <= 0x202e) || (code_point >= 0x2066 && code_point <= 0x2069);
-    if (length > 0 && !changes_direction && (!is_control(code_point) || kept.find(character) != kept.npos)) {
-      result += character;
-    } else {
-      for (size_t i = 0; i < character.size(); ++i) fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte_at(character, i));
-    }
-    text.remove_prefix(character.size());
-  }
-  return result;
-}
-
-}  // namespace
 
 std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
 std::string printable_line(std::string_view text) { return escaped(text, ""); }
@@ -181,18 +185,6 @@ int count_json_levels(std::string_view text) {
   }
   return most;
 }
-
-namespace {
-
-std::string csv_cell(const std::string& value) {
-  const auto text = printable_line(value);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
-  return quoted + '"';
-}
-
-}  // namespace
 
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string line;
