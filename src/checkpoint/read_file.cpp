@@ -35,41 +35,6 @@ bool begins_as_safetensors(std::string_view text, std::span<const uint8_t> bytes
   return text.size() > sizeof(uint64_t) && text[sizeof(uint64_t)] == '{' && load<uint64_t>(bytes.data()) <= kMaxSafetensorsHeader;
 }
 
-}  // namespace
-
-state::Tree load(const std::filesystem::path& path) {
-  const FileAccess access("reading", path);
-  const auto file = map_file(path);
-  return load(file.bytes(), path.string());
-}
-
-state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
-  if (bytes.empty()) refuse_damaged(source, "is empty");
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (is_zip(bytes)) return read_pytorch_file(bytes, source);
-  if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
-  if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
-  if (text.front() == kPickle &&
-      text.substr(0, 2 * kLegacyMagic.size()).find(kLegacyMagic.substr(2, kLegacyMagic.size() - 3)) != text.npos) {
-    refuse(source, "has another pickle protocol than 2, which only Python can read",
-           "save it again with torch.save without the argument pickle_protocol");
-  }
-  if (text.front() == kPickle) {
-    refuse(source, "is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save",
-           "save its content with torch.save");
-  }
-  if (text.starts_with("version https://git-lfs."))
-    refuse(source, "is a pointer of Git LFS in place of the file", "fetch the file with `git lfs pull`");
-  if (text.starts_with("\x1f\x8b")) refuse(source, "is compressed with gzip", "decompress it with gunzip");
-  const auto beginning = lower_case(text.substr(0, kMostBeginning));
-  if (beginning.find("<!doctype html") != beginning.npos || beginning.find("<html") != beginning.npos)
-    refuse(source, "is an HTML page, such as a web server sends in case of an error", "download the file itself");
-  refuse(source, "is neither a file of torch.save nor a safetensors file: it begins with the bytes " + in_quotes(text.substr(0, 16)),
-         "give a file of one of these formats");
-}
-
-namespace {
-
 class LegacyFile {
  public:
   LegacyFile(std::span<const uint8_t> bytes, const std::string& source)
@@ -193,6 +158,37 @@ class LegacyFile {
 };
 
 }  // namespace
+
+state::Tree load(const std::filesystem::path& path) {
+  const FileAccess access("reading", path);
+  const auto file = map_file(path);
+  return load(file.bytes(), path.string());
+}
+
+state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
+  if (bytes.empty()) refuse_damaged(source, "is empty");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (is_zip(bytes)) return read_pytorch_file(bytes, source);
+  if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
+  if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
+  if (text.front() == kPickle &&
+      text.substr(0, 2 * kLegacyMagic.size()).find(kLegacyMagic.substr(2, kLegacyMagic.size() - 3)) != text.npos) {
+    refuse(source, "has another pickle protocol than 2, which only Python can read",
+           "save it again with torch.save without the argument pickle_protocol");
+  }
+  if (text.front() == kPickle) {
+    refuse(source, "is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save",
+           "save its content with torch.save");
+  }
+  if (text.starts_with("version https://git-lfs."))
+    refuse(source, "is a pointer of Git LFS in place of the file", "fetch the file with `git lfs pull`");
+  if (text.starts_with("\x1f\x8b")) refuse(source, "is compressed with gzip", "decompress it with gunzip");
+  const auto beginning = lower_case(text.substr(0, kMostBeginning));
+  if (beginning.find("<!doctype html") != beginning.npos || beginning.find("<html") != beginning.npos)
+    refuse(source, "is an HTML page, such as a web server sends in case of an error", "download the file itself");
+  refuse(source, "is neither a file of torch.save nor a safetensors file: it begins with the bytes " + in_quotes(text.substr(0, 16)),
+         "give a file of one of these formats");
+}
 
 state::Tree read_legacy_file(std::span<const uint8_t> bytes, const std::string& source) { return LegacyFile(bytes, source).read(); }
 

@@ -90,26 +90,6 @@ std::string header_of(const std::vector<Named>& tensors, const std::map<std::str
   return text;
 }
 
-}  // namespace
-
-void write_safetensors(const Safetensors& content, Output& output) {
-  const auto tensors = sorted(content.tensors);
-  check_not_shared(tensors);
-  const auto header = header_of(tensors, content.metadata);
-  TORCH_CHECK(header.size() <= kMaxSafetensorsHeader, "the header of a safetensors file would have ", header.size(), " bytes, but at most ",
-              kMaxSafetensorsHeader, " are allowed; use PyTorch's format (--format state_dict)");
-  std::string start;
-  append(start, uint64_t{header.size()});
-  start += header;
-  output.write(start);
-  for (const auto& named : tensors) {
-    const auto values = named.tensor.contiguous();
-    output.write({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
-  }
-}
-
-namespace {
-
 struct Tensor {
   std::string name;
   const Dtype* dtype = nullptr;
@@ -220,6 +200,22 @@ std::vector<Tensor> read_header(std::string_view text, std::map<std::string, std
 }
 
 }  // namespace
+
+void write_safetensors(const Safetensors& content, Output& output) {
+  const auto tensors = sorted(content.tensors);
+  check_not_shared(tensors);
+  const auto header = header_of(tensors, content.metadata);
+  TORCH_CHECK(header.size() <= kMaxSafetensorsHeader, "the header of a safetensors file would have ", header.size(), " bytes, but at most ",
+              kMaxSafetensorsHeader, " are allowed; use PyTorch's format (--format state_dict)");
+  std::string start;
+  append(start, uint64_t{header.size()});
+  start += header;
+  output.write(start);
+  for (const auto& named : tensors) {
+    const auto values = named.tensor.contiguous();
+    output.write({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
+  }
+}
 
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.size() < kLengthSize) refuse_damaged(source, "is too short to contain the length of a header");

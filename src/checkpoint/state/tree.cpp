@@ -36,6 +36,28 @@ std::vector<std::pair<std::string, at::Generator>> generators_of(torch::Device d
   return generators;
 }
 
+std::string describe(const Tree& tree) {
+  constexpr const char* kNames[] = {"nothing", "a boolean", "an integer", "a number", "a string", "a tensor", "a list", "a dictionary"};
+  return kNames[tree.value().index()];
+}
+
+constexpr size_t kMostNames = 8;
+
+std::string list_names(std::vector<std::string> names) {
+  const size_t num_more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - num_more);
+  return join(names, ", ") + (num_more > 0 ? fmt::format(" and {} more", num_more) : "");
+}
+
+void add_state(const torch::nn::Module& module, const std::string& prefix, Dict& state) {
+  const auto add = [&](const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
+    for (const auto& item : tensors) state.add(prefix + item.key(), item.value().detach());
+  };
+  add(module.named_parameters(/*recurse=*/false));
+  add(module.named_buffers(/*recurse=*/false));
+  for (const auto& child : module.named_children()) add_state(*child.value(), prefix + child.key() + '.', state);
+}
+
 }  // namespace
 
 Dict::Dict() = default;
@@ -74,15 +96,6 @@ Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors) {
   auto next = tensors.begin();
   return with_changed_tensors(tree, [&](const torch::Tensor&) { return *next++; });
 }
-
-namespace {
-
-std::string describe(const Tree& tree) {
-  constexpr const char* kNames[] = {"nothing", "a boolean", "an integer", "a number", "a string", "a tensor", "a list", "a dictionary"};
-  return kNames[tree.value().index()];
-}
-
-}  // namespace
 
 View::View(const Tree& tree, std::string source) : View(tree, std::move(source), "") {}
 
@@ -146,27 +159,6 @@ void View::copy_to(torch::Tensor destination) const {
 void View::fail(const std::string& what) const {
   throw CheckpointError(path_.empty() ? fmt::format("{}: {}", source_, what) : fmt::format("{}: {}: {}", source_, path_, what));
 }
-
-namespace {
-
-constexpr size_t kMostNames = 8;
-
-std::string list_names(std::vector<std::string> names) {
-  const size_t num_more = names.size() - std::min(names.size(), kMostNames);
-  names.resize(names.size() - num_more);
-  return join(names, ", ") + (num_more > 0 ? fmt::format(" and {} more", num_more) : "");
-}
-
-void add_state(const torch::nn::Module& module, const std::string& prefix, Dict& state) {
-  const auto add = [&](const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
-    for (const auto& item : tensors) state.add(prefix + item.key(), item.value().detach());
-  };
-  add(module.named_parameters(/*recurse=*/false));
-  add(module.named_buffers(/*recurse=*/false));
-  for (const auto& child : module.named_children()) add_state(*child.value(), prefix + child.key() + '.', state);
-}
-
-}  // namespace
 
 Dict state_of(const torch::nn::Module& module) {
   Dict state;
