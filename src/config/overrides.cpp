@@ -12,6 +12,9 @@ namespace trainer::config {
 namespace {
 
 const Position kCommandLine{"command line", 0, 0};
+// Higher than the limit of parse_yaml() on the nesting of a file. Limited, because each step stores its whole path, so memory grows with
+// the square of the number of steps.
+constexpr size_t kMostSteps = 64;
 
 void place_on_command_line(Node& node) {
   node.position = kCommandLine;
@@ -91,14 +94,6 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
   }
   *node = std::move(value);
 }
-
-namespace {
-
-// Higher than the limit of parse_yaml() on the nesting of a file. Limited, because each step stores its whole path, so memory grows with
-// the square of the number of steps.
-constexpr size_t kMostSteps = 64;
-
-}  // namespace
 
 std::optional<KeyPath> parse_key_path(const std::string& text) {
   KeyPath steps;

@@ -23,6 +23,22 @@ bool is_in(const std::string& key_path, const std::string& section) {
          key_path.starts_with(section + "[");
 }
 
+// The value at `path` and true; if it is not given, the innermost given section or list around it and false.
+std::pair<const Node*, bool> innermost(const Node& root, const std::string& path) {
+  const Node* node = &root;
+  for (const auto& step : parse_key_path(path).value_or(KeyPath{})) {
+    if (step.index) {
+      if (*step.index >= node->items.size()) return {node, false};
+      node = &node->items[*step.index];
+    } else {
+      const auto* member = node->find(step.name);
+      if (member == nullptr) return {node, false};
+      node = &member->value;
+    }
+  }
+  return {node, true};
+}
+
 }  // namespace
 
 void Problems::add(const Position& position, const std::string& key_path, const std::string& what, Kind kind) {
@@ -63,26 +79,6 @@ void Problems::throw_if_any() const {
   const auto errors = lines(Kind::kInvalid, Kind::kContradiction);
   if (!errors.empty()) throw UsageError(join(errors, "\n"));
 }
-
-namespace {
-
-// The value at `path` and true; if it is not given, the innermost given section or list around it and false.
-std::pair<const Node*, bool> innermost(const Node& root, const std::string& path) {
-  const Node* node = &root;
-  for (const auto& step : parse_key_path(path).value_or(KeyPath{})) {
-    if (step.index) {
-      if (*step.index >= node->items.size()) return {node, false};
-      node = &node->items[*step.index];
-    } else {
-      const auto* member = node->find(step.name);
-      if (member == nullptr) return {node, false};
-      node = &member->value;
-    }
-  }
-  return {node, true};
-}
-
-}  // namespace
 
 const Node* find_value(const Node& root, const std::string& path) {
   const auto [node, is_whole] = innermost(root, path);

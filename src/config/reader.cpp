@@ -171,6 +171,11 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
   }
 }
 
+void remove_secrets(Node& node) {
+  node.text = without_secrets(node.text);
+  for (auto& item : node.items) remove_secrets(item);
+}
+
 }  // namespace
 
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems) {
@@ -251,15 +256,6 @@ std::vector<ComponentConfig> read_components(const std::string& yaml, const std:
   problems.throw_if_any();
   return components;
 }
-
-namespace {
-
-void remove_secrets(Node& node) {
-  node.text = without_secrets(node.text);
-  for (auto& item : node.items) remove_secrets(item);
-}
-
-}  // namespace
 
 Node write_section(const std::function<void(KeyTable&)>& describe, KeyFacts facts) {
   const SectionKeys section(describe);

@@ -154,24 +154,6 @@ std::string parse_error_text(std::string_view text, const YAML::Exception& error
   return what;
 }
 
-}  // namespace
-
-Node parse_yaml(std::string_view text, const std::string& source) {
-  check_text(text, source);
-  std::istringstream stream{std::string(text)};
-  TreeBuilder builder(source);
-  try {
-    YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
-    }
-  } catch (const YAML::Exception& error) {
-    fail({source, std::max(error.mark.line, 0) + 1, std::max(error.mark.column, 0) + 1}, parse_error_text(text, error));
-  }
-  return builder.take_root();
-}
-
-namespace {
-
 bool is_plain(std::string_view text) {
   static constexpr std::string_view kFirst = "_./+-";
   static constexpr std::string_view kLater = "_./+-:@%=";
@@ -238,6 +220,20 @@ void add_lines(const Node& map, size_t indent, std::string& lines) {
 }
 
 }  // namespace
+
+Node parse_yaml(std::string_view text, const std::string& source) {
+  check_text(text, source);
+  std::istringstream stream{std::string(text)};
+  TreeBuilder builder(source);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    fail({source, std::max(error.mark.line, 0) + 1, std::max(error.mark.column, 0) + 1}, parse_error_text(text, error));
+  }
+  return builder.take_root();
+}
 
 std::string to_inline_yaml(const Node& node) {
   std::vector<std::string> parts;
