@@ -86,80 +86,6 @@ Json rows_of(const std::vector<history::Row>& rows) {
   return result;
 }
 
-}  // namespace
-
-Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
-  Json data = {{"generated", options.now}, {"live", options.is_live}, {"runs", Json::array()}};
-  const auto max_points = std::clamp(kMostPointsOfAll / std::max<size_t>(1, runs.size()), kFewestPoints, kMostPoints);
-  const auto names = history::names_of(runs);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto& run = runs[i];
-    Json best, epoch_means = Json::object();
-    for (const auto& [name, value] : run.epoch_means) epoch_means[name] = rounded(value);
-    if (run.best) {
-      best = {{"metric", run.best->metric},
-              {"value", rounded(run.best->value)},
-              {"higher_is_better", run.best->higher_is_better},
-              {"epoch", run.best->epoch},
-              {"step", run.best->step}};
-    }
-    data["runs"].push_back({{"name", names[i]},
-                            {"state", to_string(run.state)},
-                            {"message", run.message},
-                            {"progress", progress_of(run)},
-                            {"step", run.step},
-                            {"steps_per_epoch", run.steps_per_epoch},
-                            {"num_parameters", run.num_parameters},
-                            {"started", run.started},
-                            {"seconds", run.seconds},
-                            {"images_per_second", rounded(run.images_per_second)},
-                            {"where", place_of(run)},
-                            {"best", std::move(best)},
-                            {"warnings", warnings_of(run)},
-                            {"train", series_of(run.train, max_points)},
-                            {"epoch_means", std::move(epoch_means)},
-                            {"validation", series_of(run.validation, max_points)},
-                            {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
-                            {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)},
-                            {"calibration", make_calibration(run)}});
-  }
-  std::set<std::string> percentages;
-  for (const auto& run : runs) percentages.insert(run.percentages.begin(), run.percentages.end());
-  data["percentages"] = percentages;
-  data["crossvals"] = options.crossvals;
-  const auto config = history::config_rows(runs);
-  data["note"] = history::note_of_validation(runs, config);
-  data["config"] = rows_of(config);
-  data["environment"] = rows_of(history::environment_rows(runs));
-  return with_visible_text(data);
-}
-
-history::Series shortened(const history::Series& series, size_t max_points) {
-  const auto size = series.values.size();
-  if (size <= max_points) return series;
-  std::set<size_t> kept = {0, size - 1};
-  const auto num_parts = std::max<size_t>(1, max_points / 2);
-  for (size_t part = 0; part < num_parts; ++part) {
-    const auto begin = part * size / num_parts;
-    auto least = begin;
-    auto greatest = begin;
-    for (auto i = begin; i < (part + 1) * size / num_parts; ++i) {
-      const auto value = series.values[i];
-      if (std::isnan(series.values[least]) || value < series.values[least]) least = i;
-      if (std::isnan(series.values[greatest]) || value > series.values[greatest]) greatest = i;
-    }
-    kept.insert({least, greatest});
-  }
-  history::Series result;
-  for (const auto i : kept) {
-    result.steps.push_back(series.steps[i]);
-    result.values.push_back(series.values[i]);
-  }
-  return result;
-}
-
-namespace {
-
 using history::integer_of;
 using history::member_of;
 using history::number_of;
@@ -298,6 +224,76 @@ Json evaluation_from(const Json& source) {
 }
 
 }  // namespace
+
+Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
+  Json data = {{"generated", options.now}, {"live", options.is_live}, {"runs", Json::array()}};
+  const auto max_points = std::clamp(kMostPointsOfAll / std::max<size_t>(1, runs.size()), kFewestPoints, kMostPoints);
+  const auto names = history::names_of(runs);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
+    Json best, epoch_means = Json::object();
+    for (const auto& [name, value] : run.epoch_means) epoch_means[name] = rounded(value);
+    if (run.best) {
+      best = {{"metric", run.best->metric},
+              {"value", rounded(run.best->value)},
+              {"higher_is_better", run.best->higher_is_better},
+              {"epoch", run.best->epoch},
+              {"step", run.best->step}};
+    }
+    data["runs"].push_back({{"name", names[i]},
+                            {"state", to_string(run.state)},
+                            {"message", run.message},
+                            {"progress", progress_of(run)},
+                            {"step", run.step},
+                            {"steps_per_epoch", run.steps_per_epoch},
+                            {"num_parameters", run.num_parameters},
+                            {"started", run.started},
+                            {"seconds", run.seconds},
+                            {"images_per_second", rounded(run.images_per_second)},
+                            {"where", place_of(run)},
+                            {"best", std::move(best)},
+                            {"warnings", warnings_of(run)},
+                            {"train", series_of(run.train, max_points)},
+                            {"epoch_means", std::move(epoch_means)},
+                            {"validation", series_of(run.validation, max_points)},
+                            {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
+                            {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)},
+                            {"calibration", make_calibration(run)}});
+  }
+  std::set<std::string> percentages;
+  for (const auto& run : runs) percentages.insert(run.percentages.begin(), run.percentages.end());
+  data["percentages"] = percentages;
+  data["crossvals"] = options.crossvals;
+  const auto config = history::config_rows(runs);
+  data["note"] = history::note_of_validation(runs, config);
+  data["config"] = rows_of(config);
+  data["environment"] = rows_of(history::environment_rows(runs));
+  return with_visible_text(data);
+}
+
+history::Series shortened(const history::Series& series, size_t max_points) {
+  const auto size = series.values.size();
+  if (size <= max_points) return series;
+  std::set<size_t> kept = {0, size - 1};
+  const auto num_parts = std::max<size_t>(1, max_points / 2);
+  for (size_t part = 0; part < num_parts; ++part) {
+    const auto begin = part * size / num_parts;
+    auto least = begin;
+    auto greatest = begin;
+    for (auto i = begin; i < (part + 1) * size / num_parts; ++i) {
+      const auto value = series.values[i];
+      if (std::isnan(series.values[least]) || value < series.values[least]) least = i;
+      if (std::isnan(series.values[greatest]) || value > series.values[greatest]) greatest = i;
+    }
+    kept.insert({least, greatest});
+  }
+  history::Series result;
+  for (const auto i : kept) {
+    result.steps.push_back(series.steps[i]);
+    result.values.push_back(series.values[i]);
+  }
+  return result;
+}
 
 Json make_evaluation(const history::RunRecord& run) { return run.evaluation.is_object() ? evaluation_from(run.evaluation) : Json(); }
 

@@ -32,6 +32,18 @@ constexpr auto kCrcTable = make_crc_table();
 // TFRecord masks checksums, because a CRC of bytes that contain CRCs is weak.
 uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
 
+std::string start_value(std::string_view tag) {
+  std::string value;
+  append_bytes(value, 1, tag);
+  return value;
+}
+
+void append_doubles(std::string& out, unsigned field, std::span<const double> values) {
+  std::string packed;
+  for (const double value : values) little_endian::append(packed, std::bit_cast<uint64_t>(value));
+  append_bytes(out, field, packed);
+}
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -63,22 +75,6 @@ std::string make_event(double time, int64_t step, const EventValues& values) {
   append_bytes(event, 5, values.bytes());
   return make_record(event);
 }
-
-namespace {
-
-std::string start_value(std::string_view tag) {
-  std::string value;
-  append_bytes(value, 1, tag);
-  return value;
-}
-
-void append_doubles(std::string& out, unsigned field, std::span<const double> values) {
-  std::string packed;
-  for (const double value : values) little_endian::append(packed, std::bit_cast<uint64_t>(value));
-  append_bytes(out, field, packed);
-}
-
-}  // namespace
 
 void EventValues::add_scalar(std::string_view tag, double scalar) {
   auto value = start_value(tag);

@@ -13,6 +13,34 @@ constexpr auto kDrawInterval = std::chrono::milliseconds(100);
 // Moves to the beginning of the line and erases to its end.
 constexpr const char* kErase = "\r\x1b[K";
 
+constexpr size_t kGap = 2;          // columns between two cells, and before the first one, for the mark of the best epoch
+constexpr size_t kMetricWidth = 7;  // "100.00%", "1.2e-07"
+constexpr const char* kNone = "-";
+
+// Columns with the lowest importance are omitted first on a narrow terminal. Earlier metrics are more important than later ones.
+enum ColumnImportance : int {
+  kEmaColumn = 10,
+  kFurtherValidationColumns = 20,
+  kRateColumn = 30,
+  kLrColumn = 31,
+  kTimeColumn = 32,
+  kFurtherTrainColumns = 50,
+  kTrainColumn = 90,
+  kValidationColumn = 100
+};
+
+std::string cell(const Metrics* metrics, const MetricInfo& info) {
+  const auto* metric = metrics == nullptr ? nullptr : find_metric(*metrics, info.name);
+  if (metric == nullptr) return kNone;
+  return info.format == MetricFormat::kPercent ? format_value(*metric) : number_of_width(metric->value, kMetricWidth);
+}
+
+// "--- train ----" with this width.
+std::string group_title(std::string name, size_t width) {
+  if (name == "validation" && name.size() + 2 > width) name = "val";
+  return fmt::format("{:-^{}}", fmt::format(" {} ", name), width);
+}
+
 }  // namespace
 
 std::string format_bar(const Fields& fields, double fraction, size_t width, bool colour) {
@@ -68,38 +96,6 @@ void ProgressBar::write(const std::string& text) const {
   std::fwrite(text.data(), 1, text.size(), stream_);
   std::fflush(stream_);
 }
-
-namespace {
-
-constexpr size_t kGap = 2;          // columns between two cells, and before the first one, for the mark of the best epoch
-constexpr size_t kMetricWidth = 7;  // "100.00%", "1.2e-07"
-constexpr const char* kNone = "-";
-
-// Columns with the lowest importance are omitted first on a narrow terminal. Earlier metrics are more important than later ones.
-enum ColumnImportance : int {
-  kEmaColumn = 10,
-  kFurtherValidationColumns = 20,
-  kRateColumn = 30,
-  kLrColumn = 31,
-  kTimeColumn = 32,
-  kFurtherTrainColumns = 50,
-  kTrainColumn = 90,
-  kValidationColumn = 100
-};
-
-std::string cell(const Metrics* metrics, const MetricInfo& info) {
-  const auto* metric = metrics == nullptr ? nullptr : find_metric(*metrics, info.name);
-  if (metric == nullptr) return kNone;
-  return info.format == MetricFormat::kPercent ? format_value(*metric) : number_of_width(metric->value, kMetricWidth);
-}
-
-// "--- train ----" with this width.
-std::string group_title(std::string name, size_t width) {
-  if (name == "validation" && name.size() + 2 > width) name = "val";
-  return fmt::format("{:-^{}}", fmt::format(" {} ", name), width);
-}
-
-}  // namespace
 
 std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) const {
   std::vector<Column> columns;

@@ -28,24 +28,6 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-}  // namespace
-
-std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) {
-  return std::make_unique<AtEnd>([file](const EndEvent& event) {
-    Json summary;
-    summary["reason"] = event.reason;
-    if (!event.message.empty()) summary["message"] = event.message;
-    summary.update(
-        {{"epoch", event.epoch}, {"step", event.step}, {"seconds", event.seconds}, {"images_per_second", event.images_per_second}});
-    add_monitor(summary, event);
-    if (event.final_validation) summary["final"] = validation_object(*event.final_validation);
-    if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
-    write_file_atomically(file, to_text(summary, 2) + '\n');
-  });
-}
-
-namespace {
-
 std::vector<std::string> make_header(const MetricColumns& columns) {
   std::vector<std::string> header = {"epoch", "step", "lr"};
   for (const auto& info : columns.train) header.push_back("train_" + info.name);
@@ -102,14 +84,6 @@ class Csv : public Sink {
   LineFile file_;
   std::vector<std::string> header_;
 };
-
-}  // namespace
-
-std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns) {
-  return std::make_unique<Csv>(file, columns);
-}
-
-namespace {
 
 class Jsonl : public Sink {
  public:
@@ -202,6 +176,24 @@ class Jsonl : public Sink {
 };
 
 }  // namespace
+
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) {
+  return std::make_unique<AtEnd>([file](const EndEvent& event) {
+    Json summary;
+    summary["reason"] = event.reason;
+    if (!event.message.empty()) summary["message"] = event.message;
+    summary.update(
+        {{"epoch", event.epoch}, {"step", event.step}, {"seconds", event.seconds}, {"images_per_second", event.images_per_second}});
+    add_monitor(summary, event);
+    if (event.final_validation) summary["final"] = validation_object(*event.final_validation);
+    if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
+    write_file_atomically(file, to_text(summary, 2) + '\n');
+  });
+}
+
+std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns) {
+  return std::make_unique<Csv>(file, columns);
+}
 
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command) {
   return std::make_unique<Jsonl>(file, command);

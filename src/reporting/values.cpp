@@ -20,6 +20,8 @@ bool is_readable(double value) {
   return value == 0 || (size >= 1e-3 && size < 1e6) || !std::isfinite(value);
 }
 
+constexpr std::string_view kSeparator = "  ";
+
 }  // namespace
 
 std::string format_number(double value, int digits) {
@@ -51,12 +53,6 @@ std::string number_of_width(double value, size_t width) {
   }
   return text;
 }
-
-namespace {
-
-constexpr std::string_view kSeparator = "  ";
-
-}  // namespace
 
 std::string to_line(const Fields& fields) {
   std::string line;
