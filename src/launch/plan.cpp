@@ -100,6 +100,14 @@ bool is_foreign(std::string_view name) {
          std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+// The part of a GPU list that a process sees: the whole list, or only its own MIG device, because CUDA uses only the first one.
+std::string gpus_of(const std::string& list, int local_rank) {
+  const auto names = split_at_commas(list);
+  const bool is_mig = std::ranges::all_of(names, [](const std::string& name) { return name.starts_with("MIG-"); });
+  const auto index = static_cast<size_t>(local_rank);
+  return is_mig && index < names.size() ? names[index] : list;
+}
+
 }  // namespace
 
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value) {
@@ -153,18 +161,6 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
   }
   return *count;
 }
-
-namespace {
-
-// The part of a GPU list that a process sees: the whole list, or only its own MIG device, because CUDA uses only the first one.
-std::string gpus_of(const std::string& list, int local_rank) {
-  const auto names = split_at_commas(list);
-  const bool is_mig = std::ranges::all_of(names, [](const std::string& name) { return name.starts_with("MIG-"); });
-  const auto index = static_cast<size_t>(local_rank);
-  return is_mig && index < names.size() ? names[index] : list;
-}
-
-}  // namespace
 
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env,
                                            const std::string& gpus) {

@@ -42,66 +42,6 @@ std::optional<int> positive_number(std::string_view text) {
   return value && *value >= 1 ? value : std::nullopt;
 }
 
-}  // namespace
-
-int available_cpus(int num_sharing) {
-  cpu_set_t mask;
-  int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : static_cast<int>(std::thread::hardware_concurrency());
-  if (const auto quota = cgroup_cpus()) cpus = std::min(cpus, *quota);
-  cpus /= num_sharing;
-  if (const auto own = positive_number(process_environment()("SLURM_CPUS_PER_TASK").value_or(""))) cpus = std::min(cpus, *own);
-  return std::max(cpus, 1);
-}
-
-ComputeThreads default_compute_threads(int num_sharing, const Environment& environment) {
-  constexpr int kMostThreads = 1024;
-  const auto own = environment("OMP_NUM_THREADS");
-  // A list such as "4,2" has a number for each level of nested parallel regions; the first one is for the outermost level.
-  const auto number = own ? positive_number(std::string_view(*own).substr(0, own->find(','))) : std::nullopt;
-  const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
-  if (number && !is_of_torchrun) {
-    const int count = std::min(*number, kMostThreads);
-    return {count, fmt::format("{}: OMP_NUM_THREADS={}", counted(count, "compute thread"), *own)};
-  }
-  const int count = available_cpus(num_sharing);
-  return {count,
-          fmt::format("{}: this process's share of the cores that the run may use on this host{}", counted(count, "compute thread"),
-                      is_of_torchrun
-                          ? "; OMP_NUM_THREADS=1 is ignored, because torchrun sets it by default: set runtime.threads=1 to use one thread"
-                          : "")};
-}
-
-std::string cpu_mask() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return "";
-  std::vector<std::string> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &mask)) cores.push_back(std::to_string(core));
-  }
-  return join(cores, ",");
-}
-
-std::string describe_small_shared_memory(const std::filesystem::path& folder) {
-  // The size that NCCL's manual recommends for containers; their default is 64 MiB.
-  constexpr uint64_t kEnough = uint64_t{1} << 30;
-  std::error_code error;
-  const auto space = std::filesystem::space(folder, error);
-  if (error || space.capacity >= kEnough) return "";
-  return fmt::format(
-      "{} has only {} MiB, but NCCL may need 1 GiB of it for communication between GPUs of this host: start the container with --ipc=host "
-      "or --shm-size=1g",
-      folder.string(), space.capacity >> 20);
-}
-
-bool wants_colour() {
-  const char* no_colour = std::getenv("NO_COLOR");
-  return (no_colour == nullptr || *no_colour == '\0') && knows_control_sequences();
-}
-
-bool can_redraw_lines() { return isatty(STDERR_FILENO) != 0 && knows_control_sequences(); }
-
-namespace {
-
 namespace fs = std::filesystem;
 
 // Empty if the file cannot be read.
@@ -163,7 +103,69 @@ auto least_limit(const CgroupFiles& files, const char* controller, const Read& r
   return least;
 }
 
+std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
 }  // namespace
+
+int available_cpus(int num_sharing) {
+  cpu_set_t mask;
+  int cpus = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : static_cast<int>(std::thread::hardware_concurrency());
+  if (const auto quota = cgroup_cpus()) cpus = std::min(cpus, *quota);
+  cpus /= num_sharing;
+  if (const auto own = positive_number(process_environment()("SLURM_CPUS_PER_TASK").value_or(""))) cpus = std::min(cpus, *own);
+  return std::max(cpus, 1);
+}
+
+ComputeThreads default_compute_threads(int num_sharing, const Environment& environment) {
+  constexpr int kMostThreads = 1024;
+  const auto own = environment("OMP_NUM_THREADS");
+  // A list such as "4,2" has a number for each level of nested parallel regions; the first one is for the outermost level.
+  const auto number = own ? positive_number(std::string_view(*own).substr(0, own->find(','))) : std::nullopt;
+  const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
+  if (number && !is_of_torchrun) {
+    const int count = std::min(*number, kMostThreads);
+    return {count, fmt::format("{}: OMP_NUM_THREADS={}", counted(count, "compute thread"), *own)};
+  }
+  const int count = available_cpus(num_sharing);
+  return {count,
+          fmt::format("{}: this process's share of the cores that the run may use on this host{}", counted(count, "compute thread"),
+                      is_of_torchrun
+                          ? "; OMP_NUM_THREADS=1 is ignored, because torchrun sets it by default: set runtime.threads=1 to use one thread"
+                          : "")};
+}
+
+std::string cpu_mask() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return "";
+  std::vector<std::string> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mask)) cores.push_back(std::to_string(core));
+  }
+  return join(cores, ",");
+}
+
+std::string describe_small_shared_memory(const std::filesystem::path& folder) {
+  // The size that NCCL's manual recommends for containers; their default is 64 MiB.
+  constexpr uint64_t kEnough = uint64_t{1} << 30;
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error || space.capacity >= kEnough) return "";
+  return fmt::format(
+      "{} has only {} MiB, but NCCL may need 1 GiB of it for communication between GPUs of this host: start the container with --ipc=host "
+      "or --shm-size=1g",
+      folder.string(), space.capacity >> 20);
+}
+
+bool wants_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return (no_colour == nullptr || *no_colour == '\0') && knows_control_sequences();
+}
+
+bool can_redraw_lines() { return isatty(STDERR_FILENO) != 0 && knows_control_sequences(); }
 
 std::optional<int> cgroup_cpus(const CgroupFiles& files) {
   return least_limit(files, "cpu", [](const fs::path& folder) {
@@ -182,22 +184,6 @@ std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) {
 std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) {
   return least_limit(files, "pids", [](const fs::path& folder) { return parse_limit(read_system_file(folder / "pids.max")); });
 }
-
-namespace {
-
-std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
-  rlimit limit{};
-  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return limit.rlim_cur;
-}
-
-std::string describe_refusal() {
-  return fmt::format(
-      "no more threads can be started: {}; raise the limit, end other processes, or lower runtime.threads and dataloader.num_workers",
-      describe_process_limits());
-}
-
-}  // namespace
 
 std::string describe_process_limits() {
   std::vector<std::string> limits;
@@ -259,7 +245,10 @@ void check_open_files(int num_ranks) {
 
 std::string explain_thread_limit(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
-  return system != nullptr && system->code() == std::errc::resource_unavailable_try_again ? describe_refusal() : "";
+  if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again) return "";
+  return fmt::format(
+      "no more threads can be started: {}; raise the limit, end other processes, or lower runtime.threads and dataloader.num_workers",
+      describe_process_limits());
 }
 
 }  // namespace trainer::world
