@@ -127,13 +127,13 @@ function drawn(tag, attributes, ...children) {
 const across = (share) => MARGIN + share * SIZE;
 const up = (share) => MARGIN / 2 + (1 - share) * SIZE;
 
-// A square diagram with both axes from 0% to 100%.
-function squareDiagram(label) {
+// A square diagram with both axes from 0 to 1; `wordsOf` labels a position on both.
+function squareDiagram(label, wordsOf = (share) => `${100 * share}%`) {
   const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${SIZE + 1.5 * MARGIN} ${SIZE + 1.5 * MARGIN}`, role: "img", "aria-label": label });
   for (const share of [0, 0.5, 1]) {
     picture.append(drawn("line", { x1: across(0), x2: across(1), y1: up(share), y2: up(share), class: "grid" }),
-                   drawn("text", { x: across(0) - 6, y: up(share) + 4, "text-anchor": "end" }, `${100 * share}%`),
-                   drawn("text", { x: across(share), y: up(0) + 15, "text-anchor": "middle" }, `${100 * share}%`));
+                   drawn("text", { x: across(0) - 6, y: up(share) + 4, "text-anchor": "end" }, wordsOf(share)),
+                   drawn("text", { x: across(share), y: up(0) + 15, "text-anchor": "middle" }, wordsOf(share)));
   }
   return picture;
 }
@@ -146,13 +146,7 @@ function scatterDiagram(number) {
   const values = number.pairs.flat();
   const least = Math.min(...values), greatest = Math.max(...values);
   const share = (value) => (greatest > least ? (value - least) / (greatest - least) : 0.5);
-  const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${SIZE + 1.5 * MARGIN} ${SIZE + 1.5 * MARGIN}`, role: "img", "aria-label": `Predicted over actual ${number.name}` });
-  for (const part of [0, 0.5, 1]) {
-    const words = axisNumber(least + part * (greatest - least));
-    picture.append(drawn("line", { x1: across(0), x2: across(1), y1: up(part), y2: up(part), class: "grid" }),
-                   drawn("text", { x: across(0) - 6, y: up(part) + 4, "text-anchor": "end" }, words),
-                   drawn("text", { x: across(part), y: up(0) + 15, "text-anchor": "middle" }, words));
-  }
+  const picture = squareDiagram(`Predicted over actual ${number.name}`, (part) => axisNumber(least + part * (greatest - least)));
   picture.append(drawn("line", { x1: across(0), y1: up(0), x2: across(1), y2: up(1), class: "ideal" }));
   for (const [target, prediction] of number.pairs) {
     picture.append(drawn("circle", { cx: across(share(target)), cy: up(share(prediction)), r: 2, "fill-opacity": 0.5 },

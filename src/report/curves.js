@@ -30,8 +30,7 @@ function curvesOf(metric) {
       const label = [data.runs.length > 1 ? run.name : "", words].filter(Boolean).join(", ");
       curves.push({ run, index, label, kind, ...series });
     };
-    const both = run.train[metric] && run.validation[metric];
-    add(run.train[metric], "train", both || run.validation[metric] ? "training" : data.runs.length > 1 ? "" : "training");
+    add(run.train[metric], "train", run.validation[metric] || data.runs.length === 1 ? "training" : "");
     add(run.validation[metric], "validation", "validation");
     add(run.validation[`ema_${metric}`], "ema", "validation, averaged");
   });
@@ -40,7 +39,7 @@ function curvesOf(metric) {
 
 function metricNames() {
   const names = new Set(data.runs.flatMap((run) => [
-    ...Object.keys(run.train), ...Object.keys(run.validation).map((name) => name.replace(/^ema_/, "")).filter((name) => name !== "seconds")]));
+    ...Object.keys(run.train), ...Object.keys(run.validation).map(bareName).filter((name) => name !== "seconds")]));
   const rank = (name) => (CHART_ORDER.includes(name) ? CHART_ORDER.indexOf(name) : CHART_ORDER.length);
   return [...names].sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
 }
