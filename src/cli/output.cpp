@@ -5,10 +5,8 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <string>
 
 #include "base/crash.h"
-#include "base/standard_streams.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "launch/world/host_resources.h"

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <string>
-
 #include "base/program.h"
 #include "launch/world/host_resources.h"
 #include "trainer/error.h"

@@ -1,17 +1,10 @@
 #include "commands/command.h"
 
-#include <fmt/format.h>
-
 #include <CLI/Error.hpp>
 #include <algorithm>
 #include <array>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/signal.h"
-#include "base/standard_streams.h"
-#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/light_commands.h"
 #include "commands/embedded.h"

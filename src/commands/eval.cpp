@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
-#include <string>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -13,8 +11,6 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/sample_progress.h"
-#include "reporting/evaluation.h"
-#include "reporting/values.h"
 #include "run/evaluation/file_evaluation.h"
 
 namespace trainer::commands {

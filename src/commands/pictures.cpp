@@ -5,23 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "commands/embedded.h"
 #include "commands/run_end.h"
-#include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
 #include "datasets/archive.h"
 #include "report/page.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
-#include "run/recipe/check.h"
 #include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
-#include "run/samples/split_samples.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {

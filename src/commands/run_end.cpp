@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "report/history/run_record.h"
-#include "run/run_directory.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "config/experiment.h"
 #include "config/load.h"
 #include "launch/world/rank_env.h"
 #include "run/run_directory.h"

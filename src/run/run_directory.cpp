@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trainer/torch.h"
-
 namespace trainer::evaluation {
 namespace {
 

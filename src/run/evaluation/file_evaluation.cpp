@@ -24,7 +24,6 @@
 #include "train/task/multi_label.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
-#include "trainer/task.h"
 
 namespace trainer::evaluation {
 namespace {

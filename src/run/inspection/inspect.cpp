@@ -27,7 +27,6 @@
 #include "run/weights.h"
 #include "train/optim/lr_scheduler.h"
 #include "trainer/error.h"
-#include "trainer/model.h"
 
 namespace trainer::inspection {
 namespace {

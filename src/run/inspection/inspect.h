@@ -11,7 +11,6 @@
 #include "run/inspection/memory.h"
 #include "train/engine/plan.h"
 #include "trainer/model.h"
-#include "trainer/torch.h"
 
 namespace trainer::inspection {
 

@@ -1,6 +1,5 @@
 #include "run/inspection/memory.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <limits>

@@ -12,14 +12,13 @@
 #include "inference/predictor.h"
 #include "inference/weights_by_name.h"
 #include "run/recipe/build.h"
-#include "run/recipe/check.h"
 #include "run/recipe/registries.h"
+#include "run/samples/open_samples.h"
 #include "run/version.h"
 #include "train/task/task.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
-#include "trainer/state.h"
 
 namespace trainer::network {
 NetworkFile::NetworkFile(const std::filesystem::path& path)

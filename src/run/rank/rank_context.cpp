@@ -19,7 +19,6 @@
 #include "device/cuda_module.h"
 #include "device/libtorch_settings.h"
 #include "distributed/context.h"
-#include "distributed/rendezvous.h"
 #include "distributed/secret.h"
 #include "launch/world/host_resources.h"
 #include "launch/world/slurm.h"
@@ -29,8 +28,6 @@
 #include "run/samples/open_samples.h"
 #include "run/version.h"
 #include "run/weights.h"
-#include "train/engine/parts.h"
-#include "trainer/error.h"
 
 namespace trainer::rank {
 namespace {

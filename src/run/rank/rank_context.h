@@ -5,12 +5,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "base/log.h"
-#include "config/differences.h"
 #include "config/load.h"
 #include "distributed/agreement.h"
 #include "distributed/process_groups.h"

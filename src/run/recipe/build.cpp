@@ -10,7 +10,6 @@
 #include "nn/layers.h"
 #include "run/recipe/advice.h"
 #include "train/engine/failure_message.h"
-#include "train/engine/parts.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "base/url.h"
-#include "config/problems.h"
 #include "config/reader.h"
 #include "data/batch_transforms/batch_mixer.h"
 #include "data/pipeline.h"
@@ -26,7 +25,6 @@
 #include "train/optim/optimizer.h"
 #include "train/task/task.h"
 #include "trainer/error.h"
-#include "trainer/model.h"
 #include "trainer/nn.h"
 
 namespace trainer::recipe {

@@ -1,12 +1,9 @@
 #pragma once
 // What a run consists of: made from an experiment file (build.h), or from components in code (trainer/trainer.h). A Session runs it.
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

@@ -8,9 +8,6 @@
 #include <mutex>
 #include <regex>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "config/yaml.h"
 #include "data/batch_transforms/batch_mixer.h"

@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
-#include "config/differences.h"
 #include "config/yaml.h"
 #include "data/samplers/sampler.h"
 #include "inference/description.h"
@@ -20,7 +18,6 @@
 #include "train/engine/validations.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
-#include "trainer/state.h"
 
 namespace trainer::session {
 namespace {

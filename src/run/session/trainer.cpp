@@ -1,7 +1,5 @@
 #include "trainer/trainer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
@@ -9,7 +7,6 @@
 #include <utility>
 
 #include "base/keys/key.h"
-#include "base/log.h"
 #include "config/experiment.h"
 #include "config/reader.h"
 #include "data/samplers/sampler.h"

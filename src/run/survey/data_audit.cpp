@@ -11,7 +11,6 @@
 
 #include "base/signal.h"
 #include "base/text.h"
-#include "data/dataset.h"
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "reporting/evaluation.h"

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <thread>
 
-#include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
 #include "data/threads.h"
