@@ -19,32 +19,15 @@ namespace trainer::commands {
 
 // `args`: the arguments after the command's name. Results are printed to stdout, logs to stderr. Throws Error, and CLI11's exceptions for
 // wrong arguments and for --help.
+using RunCommand = ExitCode(const std::vector<std::string>& args);
 struct Command {
   const char* name;
   const char* doc;
-  ExitCode (*run)(const std::vector<std::string>& args);
+  RunCommand* run;
 };
 
-ExitCode train(const std::vector<std::string>& args);
-ExitCode init(const std::vector<std::string>& args);
-ExitCode validate(const std::vector<std::string>& args);
-ExitCode eval(const std::vector<std::string>& args);
-ExitCode calibrate(const std::vector<std::string>& args);
-ExitCode predict(const std::vector<std::string>& args);
-ExitCode config(const std::vector<std::string>& args);
-ExitCode data(const std::vector<std::string>& args);
-ExitCode doctor(const std::vector<std::string>& args);
-ExitCode report(const std::vector<std::string>& args);
-ExitCode crossval(const std::vector<std::string>& args);
-ExitCode sweep(const std::vector<std::string>& args);
-ExitCode replay(const std::vector<std::string>& args);
-ExitCode export_model(const std::vector<std::string>& args);
-ExitCode weights(const std::vector<std::string>& args);
-ExitCode checkpoint(const std::vector<std::string>& args);
-ExitCode verify_export(const std::vector<std::string>& args);
-ExitCode verify_resume(const std::vector<std::string>& args);
-ExitCode lr_find(const std::vector<std::string>& args);
-ExitCode list(const std::vector<std::string>& args);
+RunCommand train, init, validate, eval, calibrate, predict, config, data, doctor, report, crossval, sweep, replay, export_model, weights,
+    checkpoint, verify_export, verify_resume, lr_find, list;
 
 // In the order of the help.
 std::span<const Command> all_commands();
