@@ -1,17 +1,21 @@
 // Prints the output that was generated during the build (cli/answers.h), and runs the commands that need no LibTorch. For every other
 // command line, loads the library with the other commands.
 
+#include <dlfcn.h>
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/program.h"
 #include "base/signal.h"
 #include "base/standard_streams.h"
 #include "cli/answers.h"
 #include "cli/light_commands.h"
 #include "cli/output.h"
-#include "cli/training_library.h"
+#include "launch/world/host_resources.h"
 
 namespace {
 
@@ -20,6 +24,20 @@ namespace {
 // measurements behind the value.
 void limit_busy_waiting() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
+}
+
+// Loads the library with everything that needs LibTorch, which is found by the run path of the executable and stays loaded, and returns its
+// function for a command line (commands/library.cpp).
+auto load_training_library() {
+  trainer::world::check_address_space();
+  // RTLD_GLOBAL makes the symbols global, as linking would; LibTorch's libraries need global symbols.
+  void* library = dlopen(TRAINER_LIBRARY, RTLD_LAZY | RTLD_GLOBAL);
+  void* entry = library == nullptr ? nullptr : dlsym(library, "trainer_run_command");
+  if (entry != nullptr) return reinterpret_cast<int (*)(const std::vector<std::string>& args)>(entry);
+  const std::string reason = dlerror();
+  // Without /proc, the libraries beside the program are not found.
+  trainer::own_program();
+  throw trainer::Error(fmt::format("the training library of this program cannot be loaded: {}; build or install it again", reason));
 }
 
 }  // namespace
@@ -51,6 +69,6 @@ int main(int argc, char** argv) {
       return command->second({args.begin() + 1, args.end()});
     }
     limit_busy_waiting();
-    return static_cast<trainer::ExitCode>(trainer::cli::load_training_library()(args));
+    return static_cast<trainer::ExitCode>(load_training_library()(args));
   });
 }

@@ -1,9 +1,8 @@
-// The entry points of the library: trainer_run_command(), with which the executable calls the commands (cli/training_library.h), and main()
-// of trainer/trainer.h, for other programs.
+// The entry points of the library: trainer_run_command(), with which the executable runs a command line (main.cpp), reports its error and
+// gets the exit code, and main() of trainer/trainer.h, for other programs.
 
 #include "base/signal.h"
 #include "cli/output.h"
-#include "cli/training_library.h"
 #include "commands/command.h"
 #include "trainer/trainer.h"
 
@@ -11,7 +10,6 @@ namespace trainer {
 namespace commands {
 
 extern "C" [[gnu::visibility("default")]] int trainer_run_command(const std::vector<std::string>& args) {
-  static_assert(std::is_same_v<decltype(&trainer_run_command), cli::TrainingLibraryEntry>);
   return cli::run_and_report([&] { return run(args); });
 }
 
