@@ -7,7 +7,6 @@
 #include "base/signal.h"
 #include "cli/arguments.h"
 #include "cli/light_commands.h"
-#include "commands/embedded.h"
 #include "device/libtorch_settings.h"
 #include "distributed/first_line.h"
 #include "distributed/supervision/failure.h"

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,10 @@ void print_written(const std::filesystem::path& output, fmt::format_string<Args.
   if (is_standard_output_closed() || is_standard_output(output)) return;
   print("{}: {}\n", output.string(), fmt::format(format, std::forward<Args>(args)...));
 }
+
+// Texts of files, embedded by CMake: image_page.html, the page of make_image_page() (commands/pictures.h) with the names of its
+// parts in braces, and THIRD_PARTY_NOTICES.md.
+extern const std::string_view kImagePage, kThirdPartyNotices;
 
 // The names of the families of components that `trainer list FAMILY` accepts.
 std::vector<std::string> family_names();
