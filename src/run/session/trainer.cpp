@@ -121,16 +121,6 @@ class OnlyTrainer {
   const state::Tree random_;
 };
 
-// Keeps the event of the end.
-class End : public reporting::Sink {
- public:
-  explicit End(reporting::EndEvent& kept) : kept_(kept) {}
-  void on_end(const reporting::EndEvent& event) override { kept_ = event; }
-
- private:
-  reporting::EndEvent& kept_;
-};
-
 }  // namespace
 
 struct Trainer::State {
@@ -139,7 +129,7 @@ struct Trainer::State {
         recipe(recipe_of(std::move(parts), options)),
         rank(rank::rank_of(context, options)),
         session(rank, recipe) {
-    reporter.add(std::make_unique<End>(end));
+    reporter.add(std::make_unique<reporting::AtEnd>([this](const reporting::EndEvent& event) { end = event; }));
     if (rank.number() == 0) reporter.add(reporting::make_console(*rank.logger, {}));
     session.add_sinks(reporter);
   }
