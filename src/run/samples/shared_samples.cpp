@@ -12,6 +12,12 @@
 #include "trainer/error.h"
 #include "trainer/random.h"
 
+namespace trainer::data {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TargetSummary, num_samples, class_counts, mean, deviation)
+
+}  // namespace trainer::data
+
 namespace trainer::samples {
 namespace {
 
@@ -44,30 +50,18 @@ engine::Samples samples_from(const nlohmann::json& json) {
                         .maximum = json["maximum"]}}};
 }
 
-nlohmann::json to_json(const data::TargetSummary& summary) {
-  return {{"num_samples", summary.num_samples},
-          {"class_counts", summary.class_counts},
-          {"mean", summary.mean},
-          {"deviation", summary.deviation}};
-}
-
 nlohmann::json to_json(const engine::TrainingSamples& samples) {
   const auto& [train, validation] = samples.opened;
   return {{"train", to_json(train)},
           {"validation", validation ? to_json(*validation) : nlohmann::json()},
           {"samples_per_epoch", samples.samples_per_epoch},
-          {"targets", samples.targets ? to_json(*samples.targets) : nlohmann::json()}};
+          {"targets", samples.targets ? nlohmann::json(*samples.targets) : nlohmann::json()}};
 }
 
 engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
   engine::TrainingSamples samples{{.train = samples_from(json["train"])}, std::nullopt, json["samples_per_epoch"]};
   if (!json["validation"].is_null()) samples.opened.validation = samples_from(json["validation"]);
-  if (const auto& targets = json["targets"]; !targets.is_null()) {
-    samples.targets = {.num_samples = targets["num_samples"],
-                       .class_counts = targets["class_counts"],
-                       .mean = targets["mean"],
-                       .deviation = targets["deviation"]};
-  }
+  if (const auto& targets = json["targets"]; !targets.is_null()) samples.targets = targets.get<data::TargetSummary>();
   return samples;
 }
 
