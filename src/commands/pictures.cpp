@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "commands/embedded.h"
+#include "commands/command.h"
 #include "commands/run_end.h"
 #include "data/picture.h"
 #include "data/pipeline.h"

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "checkpoint/read_file.h"
@@ -26,12 +27,6 @@ namespace {
 std::string file_of(const std::string& address) {
   const auto path = address.substr(0, address.find_first_of("?#"));
   return path.substr(path.rfind('/') + 1);
-}
-
-uint64_t fnv1a(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  return hash;
 }
 
 }  // namespace

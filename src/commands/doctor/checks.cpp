@@ -214,12 +214,6 @@ auto within(std::chrono::milliseconds limit, Function call) -> std::optional<dec
   return result.get();
 }
 
-std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
-  rlimit limit{};
-  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return limit.rlim_cur;
-}
-
 Findings check_memory(const Subject&) {
   const auto total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return judge_memory(total, world::cgroup_memory());
@@ -245,7 +239,7 @@ Findings check_open_files(const Subject&) {
 }
 
 Findings check_processes(const Subject&) {
-  const auto user = limit_of(RLIMIT_NPROC);
+  const auto user = world::limit_of(RLIMIT_NPROC);
   const auto group = world::cgroup_processes();
   return judge_processes(user && group ? std::min(*user, *group) : (user ? user : group));
 }
@@ -284,7 +278,7 @@ constexpr auto kChecks = std::to_array<Check>({
     {"shared memory", kShort, check_shared_memory},
     {"open files", kShort, check_open_files},
     {"processes", kShort, check_processes},
-    {"locked memory", kShort, [](const Subject&) { return judge_locked_memory(limit_of(RLIMIT_MEMLOCK), has_infiniband()); }},
+    {"locked memory", kShort, [](const Subject&) { return judge_locked_memory(world::limit_of(RLIMIT_MEMLOCK), has_infiniband()); }},
     {"host name", kShort, check_host_name},
     {"network", kShort, check_network},
     {"output_dir", kLong, check_output_dir},

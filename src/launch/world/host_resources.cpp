@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,12 +102,6 @@ auto least_limit(const CgroupFiles& files, const char* controller, const Read& r
   return least;
 }
 
-std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
-  rlimit limit{};
-  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return limit.rlim_cur;
-}
-
 }  // namespace
 
 int available_cpus(int num_sharing) {
@@ -183,6 +176,12 @@ std::optional<uint64_t> cgroup_memory(const CgroupFiles& files) {
 
 std::optional<uint64_t> cgroup_processes(const CgroupFiles& files) {
   return least_limit(files, "pids", [](const fs::path& folder) { return parse_limit(read_system_file(folder / "pids.max")); });
+}
+
+std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
 }
 
 std::string describe_process_limits() {

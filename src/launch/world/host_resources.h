@@ -1,6 +1,8 @@
 #pragma once
 // Resources of the host that this process may use, and properties of the host and the terminal.
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -47,6 +49,8 @@ struct CgroupFiles {
 std::optional<int> cgroup_cpus(const CgroupFiles& files = {});         // in whole cores, at least 1
 std::optional<uint64_t> cgroup_memory(const CgroupFiles& files = {});  // in bytes
 std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
+// Of this process (ulimit); empty: unlimited.
+std::optional<uint64_t> limit_of(__rlimit_resource_t resource);
 
 // The limits on threads, which the system's errors do not name: "user 1000 may have 64 processes and threads together (ulimit -u)".
 std::string describe_process_limits();

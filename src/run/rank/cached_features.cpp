@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "base/path.h"
 #include "base/random.h"
@@ -43,9 +43,8 @@ std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape) {
   const nlohmann::json header = {{kTensor, {{"dtype", "F32"}, {"shape", all}, {"data_offsets", {0, num_bytes}}}}};
   auto json = header.dump();
   json.resize((json.size() + 7) / 8 * 8, ' ');
-  const uint64_t length = json.size();
-  std::string bytes(sizeof(length), '\0');
-  std::memcpy(bytes.data(), &length, sizeof(length));
+  std::string bytes;
+  little_endian::append(bytes, uint64_t{json.size()});
   return bytes + json;
 }
 
@@ -241,12 +240,11 @@ class Computation {
 };
 
 // Collective. `path`: an existing file to write; empty on a host that already has the features.
-void compute(RankContext& context, const engine::Network& network, const Request& request, const std::vector<int64_t>& shape,
-             const fs::path& path) {
+void compute(RankContext& context, const HostRanks& host, const engine::Network& network, const Request& request,
+             const std::vector<int64_t>& shape, const fs::path& path) {
   using Clock = std::chrono::steady_clock;
   auto& barrier = context.barrier();
   auto& logger = context.logger();
-  const auto host = host_ranks_of(context);
   const auto header = header_of(request.samples.size(), shape);
   const auto num_values = static_cast<uint64_t>(c10::multiply_integers(shape));
   auto logged = Clock::now();
@@ -353,7 +351,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   });
   const auto is_missing = [&](const std::string& place) { return place.ends_with(kPartial); };
   const auto& place = places[static_cast<size_t>(host.first)];
-  if (std::ranges::any_of(places, is_missing)) compute(context, network, request, shape, is_missing(place) ? place : "");
+  if (std::ranges::any_of(places, is_missing)) compute(context, host, network, request, shape, is_missing(place) ? place : "");
   const auto features = barrier.make_on_all_ranks([&] { return std::make_shared<FeatureDataset>(request.samples, shape, place); });
   barrier.on_all_ranks([&] {
     if (!partial || target.empty()) return;

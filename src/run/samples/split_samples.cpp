@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "reporting/evaluation.h"
 #include "run/samples/open_samples.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
@@ -186,9 +187,7 @@ std::string describe_missing_classes(const data::Dataset& files, const std::vect
   constexpr size_t kMostNamed = 5;
   std::vector<std::string> names;
   for (const auto& [label, is_there] : is_in_part) {
-    const auto& known = files.info().class_names;
-    const auto number = static_cast<size_t>(label);
-    if (!is_there) names.push_back(number < known.size() ? known[number] : std::to_string(label));
+    if (!is_there) names.push_back(reporting::name_of_class(files.info().class_names, label));
   }
   if (names.empty()) return "";
   const auto count = names.size();

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "base/file.h"
@@ -46,18 +45,12 @@ void check_configuration(const Checkpoint& checkpoint, const std::vector<config:
   for (const auto& change : others) logger.info("changed since the checkpoint: {}", config::to_string(change));
 }
 
-std::optional<int64_t> number_in(const std::string& text) {
-  int64_t number = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  return result.ec == std::errc() ? std::optional(number) : std::nullopt;
-}
-
 // Whether the only change is a greater number of epochs or of steps.
 bool only_trains_longer(const std::vector<config::Difference>& changes) {
   if (changes.size() != 1) return false;
   const auto& [key, then, now, facts] = changes.front();
-  const auto before = number_in(then);
-  return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
+  const auto before = parse_number<int64_t>(then);
+  return (key == "training.epochs" || key == "training.steps") && before && parse_number<int64_t>(now) > before;
 }
 
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
