@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/sample_progress.h"
+#include "reporting/evaluation.h"
 #include "run/evaluation/file_evaluation.h"
 
 namespace trainer::commands {
@@ -53,6 +54,75 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   if (!split.empty())
     request.split = split == "train" ? data::Split::kTrain : split == "test" ? data::Split::kTest : data::Split::kValidation;
   return arguments;
+}
+
+constexpr size_t kMostClassesOfMatrix = 20;
+constexpr size_t kWidthOfNames = 100;  // of a confusion matrix that is not printed to a terminal
+
+std::string heading(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
+  reporting::Fields fields = {{evaluation.split}};
+  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + reporting::format_value(metric)});
+  const auto line = [&](const reporting::Fields& parts) {
+    return (width ? reporting::wrapped(parts, *width) : reporting::to_line(parts)) + '\n';
+  };
+  return line(of_what) + line(fields);
+}
+
+// `names`: of the classes or the numbers; `titles`: of the other columns.
+std::string table_of(const std::string& title, const std::vector<std::string>& names, const std::vector<std::string>& titles,
+                     const std::function<cli::Row(size_t row)>& cells_of) {
+  std::vector<cli::Column> columns = {{title}};
+  for (const auto& one : titles) columns.push_back({.title = one, .is_number = true});
+  std::vector<cli::Row> rows;
+  for (size_t i = 0; i < names.size(); ++i) {
+    rows.push_back(cells_of(i));
+    rows.back().insert(rows.back().begin(), names[i]);
+  }
+  return '\n' + cli::to_table(columns, std::move(rows));
+}
+
+std::string percent(double part) { return fmt::format("{:.2f}%", 100 * part); }
+
+std::string table_of_classes(const std::vector<std::string>& names, const std::vector<int64_t>& confusion) {
+  const auto scores = reporting::scores_of_classes(confusion);
+  return table_of("class", names, {"samples", "recall", "precision", "f1"}, [&](size_t i) -> cli::Row {
+    return {std::to_string(scores[i].num_samples), percent(scores[i].recall), percent(scores[i].precision), percent(scores[i].f1)};
+  });
+}
+
+std::string table_of_labels(const std::vector<std::string>& names, const std::vector<reporting::LabelResult>& labels) {
+  return table_of("class", names, {"samples", "AP", "threshold", "recall", "precision", "f1"}, [&](size_t i) -> cli::Row {
+    const auto& one = labels[i];
+    return {std::to_string(one.num_samples),
+            fmt::format("{:.4f}", one.average_precision),
+            fmt::format("{:.4f}", one.threshold),
+            percent(one.recall),
+            percent(one.precision),
+            percent(one.f1)};
+  });
+}
+
+std::string table_of_numbers(const std::vector<std::string>& names, const std::vector<reporting::NumberResult>& numbers) {
+  return table_of("number", names, {"mae", "rmse", "r2"}, [&](size_t i) -> cli::Row {
+    return {fmt::format("{:.6g}", numbers[i].mae), fmt::format("{:.6g}", numbers[i].rmse), fmt::format("{:.4f}", numbers[i].r2)};
+  });
+}
+
+// The metrics, a table of the classes and the confusion matrix. `of_what`: the images, the network and its file.
+std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
+  const auto& confusion = evaluation.event.classes.confusion;
+  const auto& labels = evaluation.event.labels.classes;
+  const auto& numbers = evaluation.event.numbers.numbers;
+  std::vector<std::string> names;
+  const auto count = std::max({reporting::num_classes_of(confusion), labels.size(), numbers.size()});
+  for (size_t i = 0; i < count; ++i) {
+    names.push_back(printable_line(reporting::name_of_class(evaluation.output_names, static_cast<int64_t>(i))));
+  }
+  auto text = heading(evaluation, of_what, width);
+  if (!confusion.empty()) text += table_of_classes(names, confusion) + confusion_text("", names, confusion, width);
+  if (!labels.empty()) text += table_of_labels(names, labels);
+  if (!numbers.empty()) text += table_of_numbers(names, numbers);
+  return text;
 }
 
 void print_result(const EvalArguments& arguments, const std::string& model, const network::NetworkFile& file,
@@ -122,62 +192,6 @@ ExitCode eval(const std::vector<std::string>& args) {
   });
 }
 
-namespace {
-
-constexpr size_t kMostClassesOfMatrix = 20;
-constexpr size_t kWidthOfNames = 100;  // of a confusion matrix that is not printed to a terminal
-
-std::string heading(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
-  reporting::Fields fields = {{evaluation.split}};
-  for (const auto& metric : evaluation.event.metrics) fields.push_back({metric.info.name + " " + reporting::format_value(metric)});
-  const auto line = [&](const reporting::Fields& parts) {
-    return (width ? reporting::wrapped(parts, *width) : reporting::to_line(parts)) + '\n';
-  };
-  return line(of_what) + line(fields);
-}
-
-// `names`: of the classes or the numbers; `titles`: of the other columns.
-std::string table_of(const std::string& title, const std::vector<std::string>& names, const std::vector<std::string>& titles,
-                     const std::function<cli::Row(size_t row)>& cells_of) {
-  std::vector<cli::Column> columns = {{title}};
-  for (const auto& one : titles) columns.push_back({.title = one, .is_number = true});
-  std::vector<cli::Row> rows;
-  for (size_t i = 0; i < names.size(); ++i) {
-    rows.push_back(cells_of(i));
-    rows.back().insert(rows.back().begin(), names[i]);
-  }
-  return '\n' + cli::to_table(columns, std::move(rows));
-}
-
-std::string percent(double part) { return fmt::format("{:.2f}%", 100 * part); }
-
-std::string table_of_classes(const std::vector<std::string>& names, const std::vector<int64_t>& confusion) {
-  const auto scores = reporting::scores_of_classes(confusion);
-  return table_of("class", names, {"samples", "recall", "precision", "f1"}, [&](size_t i) -> cli::Row {
-    return {std::to_string(scores[i].num_samples), percent(scores[i].recall), percent(scores[i].precision), percent(scores[i].f1)};
-  });
-}
-
-std::string table_of_labels(const std::vector<std::string>& names, const std::vector<reporting::LabelResult>& labels) {
-  return table_of("class", names, {"samples", "AP", "threshold", "recall", "precision", "f1"}, [&](size_t i) -> cli::Row {
-    const auto& one = labels[i];
-    return {std::to_string(one.num_samples),
-            fmt::format("{:.4f}", one.average_precision),
-            fmt::format("{:.4f}", one.threshold),
-            percent(one.recall),
-            percent(one.precision),
-            percent(one.f1)};
-  });
-}
-
-std::string table_of_numbers(const std::vector<std::string>& names, const std::vector<reporting::NumberResult>& numbers) {
-  return table_of("number", names, {"mae", "rmse", "r2"}, [&](size_t i) -> cli::Row {
-    return {fmt::format("{:.6g}", numbers[i].mae), fmt::format("{:.6g}", numbers[i].rmse), fmt::format("{:.4f}", numbers[i].r2)};
-  });
-}
-
-}  // namespace
-
 std::string confusion_text(const std::string& of_what, const std::vector<std::string>& names, const std::vector<int64_t>& confusion,
                            std::optional<size_t> width) {
   // The columns have the names of the classes where the line is wide enough for them, otherwise numbers, which the rows then have too.
@@ -200,22 +214,6 @@ std::string confusion_text(const std::string& of_what, const std::vector<std::st
     return fmt::format("\nconfusion matrix{} of {} classes: not shown; --json prints it\n", of_what, names.size());
   }
   return fmt::format("\nconfusion matrix{} (rows: actual, columns: predicted)\n{}", of_what, table);
-}
-
-std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
-  const auto& confusion = evaluation.event.classes.confusion;
-  const auto& labels = evaluation.event.labels.classes;
-  const auto& numbers = evaluation.event.numbers.numbers;
-  std::vector<std::string> names;
-  const auto count = std::max({reporting::num_classes_of(confusion), labels.size(), numbers.size()});
-  for (size_t i = 0; i < count; ++i) {
-    names.push_back(printable_line(reporting::name_of_class(evaluation.output_names, static_cast<int64_t>(i))));
-  }
-  auto text = heading(evaluation, of_what, width);
-  if (!confusion.empty()) text += table_of_classes(names, confusion) + confusion_text("", names, confusion, width);
-  if (!labels.empty()) text += table_of_labels(names, labels);
-  if (!numbers.empty()) text += table_of_numbers(names, numbers);
-  return text;
 }
 
 reporting::Json to_json(const evaluation::Measured& measured) {
