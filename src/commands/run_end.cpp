@@ -8,11 +8,8 @@
 #include "trainer/error.h"
 
 namespace trainer::commands {
-namespace {
 
 namespace fs = std::filesystem;
-
-}  // namespace
 
 std::string continuing_command(const RunCommandLine& start, const run::RunDirectory& directory) {
   const auto& rank_env = start.rank_env;

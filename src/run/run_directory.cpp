@@ -142,7 +142,11 @@ void RunDirectory::claim() const {
     std::erase_if(present, [&](const auto& file) { return written.contains(file); });
     if (present.empty()) return;
   } else {
-    if (present.empty() && others.empty()) return create_list();
+    if (present.empty() && others.empty()) {
+      const auto error = WrittenFiles::create(list_path());
+      if (error) fail(path_, list_path().filename().string() + ": " + explain_refusal(list_path(), error, kRemedy));
+      return;
+    }
     present.insert(present.end(), others.begin(), others.end());
   }
   std::vector<std::string> names;
@@ -151,12 +155,6 @@ void RunDirectory::claim() const {
       fmt::format("the run directory {} contains {}, which no run of this program has written; nothing there was changed; choose another "
                   "--run-dir, or move these files elsewhere",
                   path_.string(), join(names, ", ")));
-}
-
-void RunDirectory::create_list() const {
-  if (const auto error = WrittenFiles::create(list_path())) {
-    fail(path_, list_path().filename().string() + ": " + explain_refusal(list_path(), error, kRemedy));
-  }
 }
 
 void RunDirectory::check_lock() const {

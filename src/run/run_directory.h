@@ -86,7 +86,6 @@ class RunDirectory {
   std::filesystem::path list_path() const { return path_ / ".trainer_run"; }
   std::vector<std::filesystem::path> named_files() const;
   void claim() const;
-  void create_list() const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> new_folders_;  // made by the constructor: path_ and its parents, innermost first

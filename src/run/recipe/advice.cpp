@@ -82,15 +82,10 @@ void check_batch_norm_counts(const Recipe& recipe, engine::Network& network, con
       single->is_last ? "set dataloader.drop_last: true, or another " + size_key : "set a larger " + size_key + ", or use larger images"));
 }
 
-namespace {
-
-constexpr double kLargeShare = 0.1;
-// After shorter waits, no advice is given, because in a short epoch, the wait for the first batches dominates.
-constexpr double kLongSeconds = 5;
-
-}  // namespace
-
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment) {
+  constexpr double kLargeShare = 0.1;
+  // After shorter waits, no advice is given, because in a short epoch, the wait for the first batches dominates.
+  constexpr double kLongSeconds = 5;
   if (epoch.waited_seconds < kLongSeconds || epoch.waited_seconds < kLargeShare * epoch.seconds) return "";
   const auto& dataset = experiment.dataset;
   std::vector<std::string> ways{fmt::format("raise dataloader.num_workers (now {})", experiment.dataloader.num_workers.value.value_or(1))};
