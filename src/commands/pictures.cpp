@@ -41,6 +41,35 @@ void draw_caption(data::RgbImage& grid, int top, int left, std::string caption, 
   }
 }
 
+// The names of the classes, or the numbers; empty for masks.
+std::string caption_of(const data::Target& target, const data::DatasetInfo& info) {
+  if (info.has_labels()) return drawable_class_name(info.class_names, target.label);
+  std::string caption;
+  for (size_t i = 0; i < target.values.size(); ++i) {
+    if (info.is_multi_label && target.values[i] < 0.5F) continue;
+    const auto text =
+        info.is_multi_label ? drawable_class_name(info.class_names, static_cast<int64_t>(i)) : reporting::format_target(target.values[i]);
+    caption += (caption.empty() ? "" : ", ") + text;
+  }
+  return caption;
+}
+
+constexpr int kLongestEdge = 96;  // of a picture in a report
+constexpr int kPreviewQuality = 88;
+
+std::string to_base64(const std::vector<uint8_t>& bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
+  text.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<uint8_t*>(text.data()), bytes.data(), static_cast<int>(bytes.size()))));
+  return text;
+}
+
+config::Experiment load_experiment(const history::RunRecord& run) {
+  auto experiment = recipe::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, recipe::all_registries());
+  auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
+  if (published != nullptr) published->download = false;
+  return experiment;
+}
+
 }  // namespace
 
 void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option) {
@@ -102,24 +131,6 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
   std::erase_if(transforms, [](const auto& transform) { return transform.name == "normalize"; });
   return transforms;
 }
-
-namespace {
-
-// The names of the classes, or the numbers; empty for masks.
-std::string caption_of(const data::Target& target, const data::DatasetInfo& info) {
-  if (info.has_labels()) return drawable_class_name(info.class_names, target.label);
-  std::string caption;
-  for (size_t i = 0; i < target.values.size(); ++i) {
-    if (info.is_multi_label && target.values[i] < 0.5F) continue;
-    const auto text =
-        info.is_multi_label ? drawable_class_name(info.class_names, static_cast<int64_t>(i)) : reporting::format_target(target.values[i]);
-    caption += (caption.empty() ? "" : ", ") + text;
-  }
-  return caption;
-}
-
-}  // namespace
-
 void stretch(std::span<float> values) {
   const auto [least, greatest] = std::ranges::minmax(values);
   const float range = greatest > least ? greatest - least : 1;
@@ -146,27 +157,6 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
     }
   });
 }
-
-namespace {
-
-constexpr int kLongestEdge = 96;  // of a picture in a report
-constexpr int kPreviewQuality = 88;
-
-std::string to_base64(const std::vector<uint8_t>& bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  text.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<uint8_t*>(text.data()), bytes.data(), static_cast<int>(bytes.size()))));
-  return text;
-}
-
-config::Experiment load_experiment(const history::RunRecord& run) {
-  auto experiment = recipe::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, recipe::all_registries());
-  auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
-  if (published != nullptr) published->download = false;
-  return experiment;
-}
-
-}  // namespace
-
 data::RgbImage rgb_of(data::Picture picture) {
   const auto array = picture.pixels();
   const auto channels = static_cast<size_t>(array.channels);

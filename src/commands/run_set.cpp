@@ -58,6 +58,34 @@ std::vector<std::string> overrides_of(const RunSet& set, const RunSet::Run& run)
   return overrides;
 }
 
+struct Means {
+  Json mean = Json::object();
+  Json deviation = Json::object();
+};
+
+Means means_of(const std::vector<Json>& validations) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<double>> values;
+  for (const auto& validation : validations) {
+    for (const auto& [name, value] : validation["metrics"].items()) {
+      if (!value.is_number()) continue;
+      if (!values.contains(name)) order.push_back(name);
+      values[name].push_back(value.get<double>());
+    }
+  }
+  Means means;
+  for (const auto& name : order) {
+    const auto& all = values[name];
+    const auto count = static_cast<double>(all.size());
+    double sum = 0, squares = 0;
+    for (const double value : all) sum += value;
+    for (const double value : all) squares += (value - sum / count) * (value - sum / count);
+    means.mean[name] = sum / count;
+    if (all.size() > 1) means.deviation[name] = std::sqrt(squares / (count - 1));
+  }
+  return means;
+}
+
 }  // namespace
 
 void add_run_set(CLI::App& app, RunSet& set, const std::string& folders) {
@@ -129,39 +157,6 @@ Json best_validation(const fs::path& folder) {
   const auto& evaluation = run.best_evaluation.is_object() ? run.best_evaluation : run.evaluation;
   return evaluation.is_object() && evaluation.contains("metrics") ? evaluation : Json::object();
 }
-
-namespace {
-
-struct Means {
-  Json mean = Json::object();
-  Json deviation = Json::object();
-};
-
-Means means_of(const std::vector<Json>& validations) {
-  std::vector<std::string> order;
-  std::map<std::string, std::vector<double>> values;
-  for (const auto& validation : validations) {
-    for (const auto& [name, value] : validation["metrics"].items()) {
-      if (!value.is_number()) continue;
-      if (!values.contains(name)) order.push_back(name);
-      values[name].push_back(value.get<double>());
-    }
-  }
-  Means means;
-  for (const auto& name : order) {
-    const auto& all = values[name];
-    const auto count = static_cast<double>(all.size());
-    double sum = 0, squares = 0;
-    for (const double value : all) sum += value;
-    for (const double value : all) squares += (value - sum / count) * (value - sum / count);
-    means.mean[name] = sum / count;
-    if (all.size() > 1) means.deviation[name] = std::sqrt(squares / (count - 1));
-  }
-  return means;
-}
-
-}  // namespace
-
 Json describe_runs(const RunSet& set, const std::vector<Json>& validations) {
   Json all = {{"runs", Json::array()}, {"groups", Json::array()}};
   std::vector<std::map<std::string, std::string>> groups;  // the values without seed and fold

@@ -119,6 +119,42 @@ std::vector<config::Value> values_without_data(const config::Experiment& experim
   return config::values_of(config::load_tree(experiment.tree, registries), registries);
 }
 
+std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
+  // Ranks connect to and watch each other with several threads; if one could not be started, the process would abort.
+  constexpr int kThreadsBesideTraining = 8;
+  if (rank_env.world_size > 1) world::check_threads(kThreadsBesideTraining);
+  c10::initLogging();
+  install_crash_handlers();
+  install_stop_handlers();
+  // Ignored so that training continues when the reader of the output exits.
+  std::signal(SIGPIPE, SIG_IGN);
+  // Rank 0 may have drawn its progress bar on the line to which another rank writes, so the other ranks erase the line first.
+  return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());
+}
+
+// The data set of the experiment, copied to a disk of this host if dataset.stage_to is set; `staged` is then the copy.
+data::DatasetFactory place_dataset(RankContext& context, std::optional<datasets::StagedFolder>& staged) {
+  const auto& section = context.experiment().dataset;
+  auto dataset = samples::dataset_of(context.experiment());
+  if (section.stage_to.empty()) return dataset;
+  const bool is_first_of_host = context.local_rank() == 0;
+  const auto folder = dataset.locate(context.logger());
+  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
+  staged.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context.logger());
+  return dataset.in_folder(staged->path());
+}
+
+device::Placement choose_placement(distributed::Context& context, device::PlacementOptions options) {
+  const bool is_cuda = context.device().is_cuda();
+  options.device = is_cuda ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
+  const device::HostShare share{
+      .num_threads = world::default_compute_threads(distributed::ContextAccess::num_processes_sharing_cpus(context)).count,
+      .local_rank = is_cuda ? context.device().index() : 0};
+  const auto placement = device::choose_placement(options, share, is_cuda ? device::open_cuda_module() : device::CudaAccess());
+  device::apply_placement(placement, options);
+  return placement;
+}
+
 }  // namespace
 
 RankContext::RankContext(RankProcess& process, const RankProcess::Load& load) : process_(&process), rank_{.logger = process.logger()} {
@@ -308,24 +344,6 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   groups_->shutdown();
   return exit_code;
 }
-
-namespace {
-
-std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
-  // Ranks connect to and watch each other with several threads; if one could not be started, the process would abort.
-  constexpr int kThreadsBesideTraining = 8;
-  if (rank_env.world_size > 1) world::check_threads(kThreadsBesideTraining);
-  c10::initLogging();
-  install_crash_handlers();
-  install_stop_handlers();
-  // Ignored so that training continues when the reader of the output exits.
-  std::signal(SIGPIPE, SIG_IGN);
-  // Rank 0 may have drawn its progress bar on the line to which another rank writes, so the other ranks erase the line first.
-  return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());
-}
-
-}  // namespace
-
 RankProcess::RankProcess(const world::RankFlags& flags)
     : rank_env_(world::find_rank_env(flags, world::process_environment())),
       logger_(set_up_process(rank_env_)),
@@ -358,23 +376,6 @@ RankProcess::Load RankProcess::from_file(const config::ExperimentSource& source,
     return experiment;
   };
 }
-
-namespace {
-
-// The data set of the experiment, copied to a disk of this host if dataset.stage_to is set; `staged` is then the copy.
-data::DatasetFactory place_dataset(RankContext& context, std::optional<datasets::StagedFolder>& staged) {
-  const auto& section = context.experiment().dataset;
-  auto dataset = samples::dataset_of(context.experiment());
-  if (section.stage_to.empty()) return dataset;
-  const bool is_first_of_host = context.local_rank() == 0;
-  const auto folder = dataset.locate(context.logger());
-  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
-  staged.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context.logger());
-  return dataset.in_folder(staged->path());
-}
-
-}  // namespace
-
 recipe::Recipe recipe_of(RankContext& context) {
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
@@ -408,22 +409,6 @@ recipe::Recipe recipe_of(RankContext& context) {
   recipe.on_failure = [&context](const std::exception& error) { context.end_failed_gpu(error); };
   return recipe;
 }
-
-namespace {
-
-device::Placement choose_placement(distributed::Context& context, device::PlacementOptions options) {
-  const bool is_cuda = context.device().is_cuda();
-  options.device = is_cuda ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
-  const device::HostShare share{
-      .num_threads = world::default_compute_threads(distributed::ContextAccess::num_processes_sharing_cpus(context)).count,
-      .local_rank = is_cuda ? context.device().index() : 0};
-  const auto placement = device::choose_placement(options, share, is_cuda ? device::open_cuda_module() : device::CudaAccess());
-  device::apply_placement(placement, options);
-  return placement;
-}
-
-}  // namespace
-
 run::Rank rank_of(distributed::Context& context, const TrainerOptions& options) {
   run::Rank rank{
       .logger = context.logger()->clone(context.logger()->name()),  // to which the log of a run directory is added
