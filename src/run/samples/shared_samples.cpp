@@ -14,6 +14,8 @@
 
 namespace trainer::data {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ImageDecoding, mode, is_turned_upright, maximum)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, shape, is_image, num_classes, num_targets, has_masks, is_multi_label, decoding)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TargetSummary, num_samples, class_counts, mean, deviation)
 
 }  // namespace trainer::data
@@ -23,31 +25,13 @@ namespace {
 
 nlohmann::json to_json(const engine::Samples& samples) {
   const auto& info = samples.info();
-  return {{"size", samples.size()},
-          {"shape", info.shape},
-          {"mode", data::name_of(info.decoding.mode)},
-          {"is_turned_upright", info.decoding.is_turned_upright},
-          {"channels", info.decoding.channels.value_or(0)},
-          {"maximum", info.decoding.maximum},
-          {"is_image", info.is_image},
-          {"num_classes", info.num_classes},
-          {"num_targets", info.num_targets},
-          {"has_masks", info.has_masks},
-          {"is_multi_label", info.is_multi_label}};
+  return {{"size", samples.size()}, {"info", info}, {"channels", info.decoding.channels.value_or(0)}};
 }
 
 engine::Samples samples_from(const nlohmann::json& json) {
-  return {json["size"],
-          {.shape = json["shape"],
-           .is_image = json["is_image"],
-           .num_classes = json["num_classes"],
-           .num_targets = json["num_targets"],
-           .has_masks = json["has_masks"],
-           .is_multi_label = json["is_multi_label"],
-           .decoding = {.mode = data::image_mode_of(json["mode"].get<std::string>()),
-                        .is_turned_upright = json["is_turned_upright"],
-                        .channels = json["channels"] == 0 ? std::nullopt : std::optional(json["channels"].get<int>()),
-                        .maximum = json["maximum"]}}};
+  auto info = json["info"].get<data::DatasetInfo>();
+  if (const int channels = json["channels"]; channels != 0) info.decoding.channels = channels;
+  return {json["size"], std::move(info)};
 }
 
 nlohmann::json to_json(const engine::TrainingSamples& samples) {
