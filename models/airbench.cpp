@@ -98,9 +98,9 @@ class AirbenchBlock : public torch::nn::Module {
   nn::BatchNormPtr norm1_, norm2_;
 };
 
-class Airbench : public BackboneModel {
+class Airbench : public FeatureMapModel {
  public:
-  Airbench(const AirbenchOptions& options, const BuildContext& context) : BackboneModel(options) {
+  Airbench(const AirbenchOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     whiten_ = register_module("whiten", std::make_shared<Whitening>(context.init_generator));
     int64_t channels = kWhitenedChannels;
     for (const int64_t width : options.widths) {
@@ -113,11 +113,12 @@ class Airbench : public BackboneModel {
     head_->weight.div_(head_->weight.std());
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
+  torch::Tensor forward_maps(const torch::Tensor& x) override {
     auto y = whiten_->forward(x);
     for (const auto& block : blocks_) y = block->forward(y);
-    return at::max_pool2d(y, /*kernel_size=*/3).flatten(1);
+    return y;
   }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override { return at::max_pool2d(maps, /*kernel_size=*/3).flatten(1); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return head_->forward(features) * kOutputScale; }
 
   int64_t num_fitted_images() const override { return kWhiteningImages; }

@@ -71,9 +71,10 @@ torch::Tensor InvertedResidual::forward(const torch::Tensor& x) {
   return is_residual_ ? drop_path_->forward(y) + x : y;
 }
 
-void LayerChain::add(const std::string& name, torch::nn::AnyModule layer) {
+void LayerChain::add(const std::string& name, torch::nn::AnyModule layer, bool has_maps) {
   register_module(name, layer.ptr());
   layers_.push_back(std::move(layer));
+  if (has_maps) num_to_maps_ = layers_.size();
 }
 
 std::optional<nn::Activation> LayerChain::activation_of_norm(size_t i) const {

@@ -89,7 +89,8 @@ class ActivationLayer : public torch::nn::Module {
 // before a depthwise convolution.
 class LayerChain : public torch::nn::Module {
  public:
-  void add(const std::string& name, torch::nn::AnyModule layer);
+  // `has_maps`: whether its output is an image.
+  void add(const std::string& name, torch::nn::AnyModule layer, bool has_maps = false);
   // Named with its number.
   template <class Layer>
   void push_back(std::shared_ptr<Layer> layer) {
@@ -97,7 +98,8 @@ class LayerChain : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) { return run(x, 0, layers_.size()); }
-  torch::Tensor forward_features(const torch::Tensor& x) { return run(x, 0, head_begin()); }
+  torch::Tensor forward_maps(const torch::Tensor& x) { return run(x, 0, maps_end()); }
+  torch::Tensor pool_maps(const torch::Tensor& maps) { return run(maps, maps_end(), head_begin()); }
   torch::Tensor forward_head(const torch::Tensor& features) { return run(features, head_begin(), layers_.size()); }
 
  private:
@@ -113,6 +115,10 @@ class LayerChain : public torch::nn::Module {
   torch::Tensor run(torch::Tensor x, size_t begin, size_t end);
   // The head begins with the last layer with parameters and what is computed together with it, or the dropout before them.
   size_t head_begin() const;
+  // After the last layer whose output is an image, but not in the head. At the head's beginning if there are no such layers.
+  size_t maps_end() const { return num_to_maps_ == 0 ? head_begin() : std::min(num_to_maps_, head_begin()); }
+
+  size_t num_to_maps_ = 0;  // number of layers up to the last one whose output is an image
 
  protected:
   std::vector<torch::nn::AnyModule> layers_;
@@ -150,10 +156,10 @@ void init_as_pytorch(const torch::nn::Module& network, const at::Generator& gene
 
 // A network of torchvision's form: "features", whose channels are averaged, and "classifier". The constructor of the derived class
 // registers both.
-class FeatureClassifier : public BackboneModel {
+class FeatureClassifier : public FeatureMapModel {
  public:
-  using BackboneModel::BackboneModel;
-  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(features_->forward(x)); }
+  using FeatureMapModel::FeatureMapModel;
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return features_->forward(x); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  protected:

@@ -38,9 +38,9 @@ class CifarBlock : public torch::nn::Module {
   nn::BatchNormPtr bn1_, bn2_;
 };
 
-class CifarResNet : public BackboneModel {
+class CifarResNet : public FeatureMapModel {
  public:
-  CifarResNet(int64_t blocks_per_stage, const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
+  CifarResNet(int64_t blocks_per_stage, const ImageClassifierOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     bn1_ = register_module("bn1", context.norm(16));
     layer1_ = register_module("layer1", make_stage<CifarBlock>(blocks_per_stage, 16, 16, 1, context.norm));
@@ -51,10 +51,8 @@ class CifarResNet : public BackboneModel {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
-    torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
-    y = layer3_->forward(layer2_->forward(layer1_->forward(y)));
-    return at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
+  torch::Tensor forward_maps(const torch::Tensor& x) override {
+    return layer3_->forward(layer2_->forward(layer1_->forward(nn::convolve_normalise_relu(*conv1_, *bn1_, x))));
   }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 

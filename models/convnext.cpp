@@ -38,10 +38,10 @@ class ConvNextBlock : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-class ConvNext : public BackboneModel {
+class ConvNext : public FeatureMapModel {
  public:
   template <class Options>
-  ConvNext(const std::array<int64_t, 4>& depths, const Options& options, const BuildContext& context) : BackboneModel(options) {
+  ConvNext(const std::array<int64_t, 4>& depths, const Options& options, const BuildContext& context) : FeatureMapModel(options) {
     constexpr std::array<int64_t, 4> kChannels = {96, 192, 384, 768};
     const auto strided = [](int64_t from, int64_t to, int64_t size) {
       return std::make_shared<nn::Conv2d>(from, to, size, nn::Conv2dOptions{.stride = size, .bias = true});
@@ -81,7 +81,8 @@ class ConvNext : public BackboneModel {
     }
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override { return norm_->forward(average_channels(features_->forward(x))); }
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return features_->forward(x); }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override { return norm_->forward(average_channels(maps)); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return linear_->forward(features); }
 
  private:

@@ -54,10 +54,10 @@ class DenseBlock : public torch::nn::Module {
   std::vector<std::shared_ptr<LayerChain>> layers_;
 };
 
-class DenseNet : public BackboneModel {
+class DenseNet : public FeatureMapModel {
  public:
   DenseNet(const std::array<int64_t, 4>& layers_per_block, const ImageClassifierOptions& options, const BuildContext& context)
-      : BackboneModel(options) {
+      : FeatureMapModel(options) {
     int64_t channels = 64;
     const auto add = [this](const std::string& name, auto layer) { features_->add(name, torch::nn::AnyModule(std::move(layer))); };
     const auto relu = [] { return std::make_shared<ActivationLayer>(nn::Activation::kRelu); };
@@ -82,7 +82,7 @@ class DenseNet : public BackboneModel {
     torch::nn::init::zeros_(classifier_->bias);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(features_->forward(x)); }
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return features_->forward(x); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  private:

@@ -55,10 +55,10 @@ class LiteBlock : public LayerChain {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-class EfficientNetLite : public BackboneModel {
+class EfficientNetLite : public FeatureMapModel {
  public:
   template <class Options>
-  EfficientNetLite(double width, double depth, const Options& options, const BuildContext& context) : BackboneModel(options) {
+  EfficientNetLite(double width, double depth, const Options& options, const BuildContext& context) : FeatureMapModel(options) {
     struct Stage {
       int64_t expansion, kernel_size, stride, channels, num_blocks;
     };
@@ -99,7 +99,7 @@ class EfficientNetLite : public BackboneModel {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(features_->forward(x)); }
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return features_->forward(x); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(dropout_->forward(features)); }
 
  private:

@@ -100,8 +100,8 @@ Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerCont
     }
     const auto name = child_name(given, chain, path);
     auto layer = make_layer(config, of_layer, path);
-    chain.add(name, std::move(layer.module));
     shape = std::move(layer.output_shape);
+    chain.add(name, std::move(layer.module), /*has_maps=*/shape.size() == 3);
   }
   return shape;
 }
@@ -296,9 +296,9 @@ struct LayersOptions : ClassifierOptions {
   }
 };
 
-class LayersNetwork : public BackboneModel {
+class LayersNetwork : public FeatureMapModel {
  public:
-  LayersNetwork(const LayersOptions& options, const BuildContext& context) : BackboneModel(options) {
+  LayersNetwork(const LayersOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     if (options.layers.empty())
       throw OptionError("layers", "is empty; list some layers, as in [conv_norm: {channels: 16}, global_avg_pool, linear]");
     if (options.image_size.empty())
@@ -320,7 +320,8 @@ class LayersNetwork : public BackboneModel {
     init_as_pytorch<nn::Linear>(*this, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override { return chain_->forward_features(x); }
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return chain_->forward_maps(x); }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override { return chain_->pool_maps(maps); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return chain_->forward_head(features); }
 
  private:

@@ -47,9 +47,9 @@ class RegNetBlock : public torch::nn::Module {
   std::shared_ptr<nn::SqueezeExcitation> se_;
 };
 
-class RegNet : public BackboneModel {
+class RegNet : public FeatureMapModel {
  public:
-  RegNet(const RegNetDesign& design, const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
+  RegNet(const RegNetDesign& design, const ImageClassifierOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     int64_t channels = 32;
     stem_ =
         register_module("stem", std::make_shared<ConvNorm>(options.num_channels(), channels, ConvNormOptions{.stride = 2}, context.norm));
@@ -75,7 +75,7 @@ class RegNet : public BackboneModel {
     init_linear_layers(*this, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(trunk_->forward(stem_->forward(x))); }
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return trunk_->forward(stem_->forward(x)); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:

@@ -102,10 +102,10 @@ class Bottleneck : public torch::nn::Module {
 using BlocksPerStage = std::array<int64_t, 4>;
 
 template <class Block>
-class ResNet : public BackboneModel {
+class ResNet : public FeatureMapModel {
  public:
   ResNet(const BlocksPerStage& blocks_per_stage, const Grouping& grouping, const ResNetOptions& options, const BuildContext& context)
-      : BackboneModel(options), options_(options) {
+      : FeatureMapModel(options), options_(options) {
     const auto stage = [&](size_t i, int64_t in_channels, int64_t channels) {
       return make_stage<Block>(blocks_per_stage[i], in_channels, channels, i == 0 ? 1 : 2, grouping, context.norm);
     };
@@ -124,11 +124,10 @@ class ResNet : public BackboneModel {
     for (auto* block : nn::layers_of<Block>(*this)) torch::nn::init::zeros_(block->last_norm().weight);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
+  torch::Tensor forward_maps(const torch::Tensor& x) override {
     torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
     if (options_.stem == ResNetStem::kImagenet) y = at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
-    y = layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
-    return at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
+    return layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
   }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(dropout_->forward(features)); }
 

@@ -58,9 +58,9 @@ class ShuffleBlock : public torch::nn::Module {
   std::shared_ptr<LayerChain> branch1_, branch2_;
 };
 
-class ShuffleNet : public BackboneModel {
+class ShuffleNet : public FeatureMapModel {
  public:
-  ShuffleNet(const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
+  ShuffleNet(const ImageClassifierOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     constexpr std::array<int64_t, 3> kBlocks = {4, 8, 4};
     constexpr std::array<int64_t, 3> kChannels = {116, 232, 464};
     constexpr int64_t kLast = 1024;
@@ -78,11 +78,12 @@ class ShuffleNet : public BackboneModel {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
+  torch::Tensor forward_maps(const torch::Tensor& x) override {
     auto y = at::max_pool2d(conv1_->forward(x), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     for (auto& stage : stages_) y = stage->forward(y);
-    return conv5_->forward(y).mean({2, 3});
+    return conv5_->forward(y);
   }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override { return maps.mean({2, 3}); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:

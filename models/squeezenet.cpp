@@ -32,9 +32,9 @@ class Fire : public torch::nn::Module {
 
 torch::nn::MaxPool2d pool() { return torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(3).stride(2).ceil_mode(true)); }
 
-class SqueezeNet : public BackboneModel {
+class SqueezeNet : public FeatureMapModel {
  public:
-  SqueezeNet(const SqueezeNetOptions& options, const BuildContext& context) : BackboneModel(options) {
+  SqueezeNet(const SqueezeNetOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     const auto fire = [](int64_t in_channels, int64_t squeezed, int64_t expanded) {
       return std::make_shared<Fire>(in_channels, squeezed, expanded);
     };
@@ -59,7 +59,8 @@ class SqueezeNet : public BackboneModel {
     }
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override { return features_->forward(x); }
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return features_->forward(x); }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override { return maps; }
   torch::Tensor forward_head(const torch::Tensor& features) override { return average_channels(classifier_->forward(features)); }
 
  private:

@@ -49,10 +49,10 @@ torch::nn::Sequential make_classifier(const VggOptions& options, const BuildCont
                                std::make_shared<nn::Linear>(4096, options.num_outputs()));
 }
 
-class Vgg : public BackboneModel {
+class Vgg : public FeatureMapModel {
  public:
   Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context)
-      : BackboneModel(options), options_(options) {
+      : FeatureMapModel(options), options_(options) {
     int64_t in_channels = options.num_channels();
     for (size_t stage = 0; stage < kStageChannels.size(); ++stage) {
       const auto channels = kStageChannels[stage];
@@ -70,9 +70,10 @@ class Vgg : public BackboneModel {
     init_linear_layers(*this, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
+  torch::Tensor forward_maps(const torch::Tensor& x) override { return features_->forward(x); }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override {
     const int64_t pooled_size = options_.head == VggHead::kImagenet ? 7 : 1;
-    return at::adaptive_avg_pool2d(features_->forward(x), {pooled_size, pooled_size}).flatten(1);
+    return at::adaptive_avg_pool2d(maps, {pooled_size, pooled_size}).flatten(1);
   }
   torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 

@@ -82,14 +82,17 @@ class EncoderBlock : public torch::nn::Module {
 };
 
 // The common part of Vit and Deit.
-class VisionTransformer : public BackboneModel {
+class VisionTransformer : public FeatureMapModel {
  public:
-  using BackboneModel::BackboneModel;
-  torch::Tensor forward_features(const torch::Tensor& x) override {
+  using FeatureMapModel::FeatureMapModel;
+  torch::Tensor forward_maps(const torch::Tensor& x) override {
     const auto patches = patches_->forward(x).flatten(2).transpose(1, 2);
     const auto tokens = at::cat({class_token_.expand_as(patches.slice(1, 0, 1)), patches}, 1);
-    return norm_->forward(blocks_->forward(dropout_->forward(tokens + positions_))).select(1, 0);
+    auto y = dropout_->forward(tokens + positions_);
+    for (auto block = blocks_->begin(); block != blocks_->end() - 1; ++block) y = block->forward(y);
+    return y;
   }
+  torch::Tensor pool_maps(const torch::Tensor& maps) override { return norm_->forward((blocks_->end() - 1)->forward(maps)).select(1, 0); }
   torch::Tensor forward_head(const torch::Tensor& features) override { return head_->forward(features); }
   bool prefers_channels_last() const override { return false; }
 

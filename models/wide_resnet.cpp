@@ -52,9 +52,9 @@ class WideBlock : public torch::nn::Module {
   std::shared_ptr<nn::Dropout> dropout_;
 };
 
-class WideResNet : public BackboneModel {
+class WideResNet : public FeatureMapModel {
  public:
-  WideResNet(const WideResNetOptions& options, const BuildContext& context) : BackboneModel(options) {
+  WideResNet(const WideResNetOptions& options, const BuildContext& context) : FeatureMapModel(options) {
     const int64_t channels = 16 * options.width;
     const auto stage = [&](int64_t in_channels, int64_t out_channels, int64_t stride) {
       return make_stage<WideBlock>((options.depth - 4) / 6, in_channels, out_channels, stride, options.dropout, context);
@@ -69,10 +69,8 @@ class WideResNet : public BackboneModel {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward_features(const torch::Tensor& x) override {
-    torch::Tensor y = layer3_->forward(layer2_->forward(layer1_->forward(conv1_->forward(x))));
-    y = bn_->forward_relu(y);
-    return at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
+  torch::Tensor forward_maps(const torch::Tensor& x) override {
+    return bn_->forward_relu(layer3_->forward(layer2_->forward(layer1_->forward(conv1_->forward(x)))));
   }
   torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 

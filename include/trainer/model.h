@@ -98,6 +98,19 @@ class BackboneModel : public Model {
   bool takes_features_ = false;
 };
 
+// A backbone that averages maps, or attends to patches, of the image. They show which parts of the image decide (`trainer predict
+// --heat-maps`).
+class FeatureMapModel : public BackboneModel {
+ public:
+  using BackboneModel::BackboneModel;
+
+  torch::Tensor forward_features(const torch::Tensor& x) override { return pool_maps(forward_maps(x)); }
+  // The last maps, [N, C, h, w]; or tokens, [N, 1 + h·h, C]: one of the class, then those of the patches of a square image, row by row.
+  virtual torch::Tensor forward_maps(const torch::Tensor& x) = 0;
+  // The features for the result of forward_maps(): the mean of each map.
+  virtual torch::Tensor pool_maps(const torch::Tensor& maps) { return at::adaptive_avg_pool2d(maps, {1, 1}).flatten(1); }
+};
+
 // The arguments for building a network. It is built on the CPU in float32 and moved by the caller.
 struct BuildContext {
   at::Generator init_generator;     // CPU; the source of every initial value

@@ -83,6 +83,17 @@ int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, siz
 int trainer_predict_images(trainer_predictor* predictor, const trainer_image* images, size_t count, double* probabilities, float* features,
                            char* error, size_t error_size);
 
+/* Height and width of the images that the network receives after its transforms, such as 224 and 224. The pointers may be null. */
+void trainer_predict_input_size(const trainer_predictor* predictor, int32_t* height, int32_t* width);
+
+/* Each writes to `heatmap`, [height][width] of trainer_predict_input_size(), how much each pixel raises the score of the class `label`,
+ * from 0 to 1: Grad-CAM (Selvaraju et al. 2017) of the network's last maps. The image is read as by trainer_predict_encoded() or
+ * trainer_predict_images(). They fail for a network without maps, such as one of linear layers only. */
+int trainer_predict_heatmap_encoded(trainer_predictor* predictor, const void* bytes, size_t size, int64_t label, float* heatmap,
+                                    char* error, size_t error_size);
+int trainer_predict_heatmap(trainer_predictor* predictor, const trainer_image* image, int64_t label, float* heatmap, char* error,
+                            size_t error_size);
+
 /* The label chosen by the operating point of the checkpoint (`trainer calibrate`), or -1 if the image is rejected; without calibration,
  * the most probable class. `probabilities`: one row. Only for TRAINER_ONE_CLASS; otherwise, and for a null pointer, -1. */
 int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities);

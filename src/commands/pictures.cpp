@@ -8,16 +8,20 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/store.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
 #include "datasets/archive.h"
+#include "inference/description.h"
+#include "inference/predictor.h"
 #include "report/page.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/recipe/registries.h"
 #include "run/samples/open_samples.h"
+#include "trainer/checkpoint.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {
@@ -61,6 +65,43 @@ std::string to_base64(const std::vector<uint8_t>& bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
   text.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<uint8_t*>(text.data()), bytes.data(), static_cast<int>(bytes.size()))));
   return text;
+}
+
+std::string to_data_url(const data::RgbImage& picture) {
+  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(picture.pixels.data(), picture.height, picture.width, kPreviewQuality));
+}
+
+// The samples, as the network of the checkpoint receives them, under their heat maps for these classes; empty for samples and classes that
+// do not exist. Throws Error if the checkpoint or a sample cannot be read, or the network has no maps.
+std::vector<std::string> draw_heatmaps(const config::Experiment& experiment, const std::filesystem::path& checkpoint,
+                                       const data::Dataset& dataset, const std::vector<int64_t>& samples,
+                                       const std::vector<int64_t>& labels) {
+  const auto file = checkpoint::load(checkpoint);
+  const auto description = inference::read_description(file, checkpoint.string());
+  auto on_cpu = description.placement;
+  on_cpu.device = device::DeviceChoice::kCpu;
+  inference::Predictor predictor(description, file, /*averaged=*/false,
+                                 device::choose_placement(on_cpu, {.num_threads = at::get_num_threads()}, {}));
+  const auto& transforms = experiment.dataset.validation_transforms;
+  const data::Pipeline to_input(transforms, dataset.info(), predictor.reader().layout());
+  const data::Pipeline to_picture(without_normalize(transforms), dataset.info(), {torch::kFloat32, /*channels_last=*/true});
+  const auto image = predictor.make_batch(1);
+  const auto& shape = to_picture.output_shape();
+  std::vector<float> picture(static_cast<size_t>(c10::multiply_integers(shape)));
+  data::Scratch scratch;
+  data::PictureMemory memory;
+  std::vector<std::string> result(samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const auto index = samples[i];
+    if (index < 0 || index >= dataset.size() || labels[i] < 0 || labels[i] >= predictor.num_outputs()) continue;
+    const auto sample = dataset.read(index, scratch);
+    to_input.write(sample, {/*seed=*/0, /*number=*/0}, {index}, memory, image.data_ptr());
+    to_picture.write(sample, {/*seed=*/0, /*number=*/0}, {index}, memory, picture.data());
+    if (dataset.info().decoding.has_float_pixels()) stretch(picture);
+    const auto heat = predictor.heatmaps(image, {&labels[i], 1});
+    result[i] = to_data_url(draw_heatmap(shape, picture, {heat.const_data_ptr<float>(), static_cast<size_t>(heat.numel())}));
+  }
+  return result;
 }
 
 config::Experiment load_experiment(const history::RunRecord& run) {
@@ -116,6 +157,25 @@ data::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
     draw_caption(grid, top + height * zoom, left, caption, cell_width - kMargin);
   }
   return grid;
+}
+
+data::RgbImage draw_heatmap(const std::vector<int64_t>& shape, std::span<const float> image, std::span<const float> heatmap) {
+  const auto channels = static_cast<size_t>(shape[0]);
+  const auto width = static_cast<int>(shape[2]);
+  const int zoom = (kLeastWidth + width - 1) / width;
+  data::RgbImage picture{.height = static_cast<int>(shape[1]) * zoom, .width = width * zoom};
+  for (int y = 0; y < picture.height; ++y) {
+    for (int x = 0; x < picture.width; ++x) {
+      const auto pixel = static_cast<size_t>(y / zoom * width + x / zoom);
+      for (size_t c = 0; c < 3; ++c) {
+        // Red, green and blue are brightest at 3/4, 1/2 and 1/4, as in the colour map "jet".
+        const float heat = std::clamp(1.5F - std::abs(4 * heatmap[pixel] - 3 + static_cast<float>(c)), 0.0F, 1.0F);
+        const float value = std::clamp(image[pixel * channels + std::min(c, channels - 1)], 0.0F, 1.0F);
+        picture.pixels.push_back(static_cast<uint8_t>(std::lround(255 * (value + heat) / 2)));
+      }
+    }
+  }
+  return picture;
 }
 
 bool is_drawable(std::string_view text) {
@@ -177,8 +237,7 @@ std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& d
     picture.resize(scaled(picture.height()), scaled(picture.width()));
   }
   picture.make_visible();
-  const auto rgb = rgb_of(picture);
-  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.pixels.data(), rgb.height, rgb.width, kPreviewQuality));
+  return to_data_url(rgb_of(picture));
 }
 
 std::string to_html(std::string_view text) { return report::escaped(printable_line(text)); }
@@ -201,8 +260,14 @@ std::string make_image_page(std::string_view heading, std::string_view summary, 
                      fmt::arg("summary", to_html(summary)), fmt::arg("rows", rows), fmt::arg("sections", sections));
 }
 
-report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples) {
+report::Pictures read_mistakes(const history::RunRecord& run, const history::Json& evaluation, bool with_heatmaps) {
   report::Pictures pictures;
+  std::vector<int64_t> samples;
+  std::vector<int64_t> predicted;
+  for (const auto& mistake : evaluation["mistakes"]) {
+    samples.push_back(mistake["index"].get<int64_t>());
+    predicted.push_back(mistake["predicted"].get<int64_t>());
+  }
   try {
     const auto logger = make_quiet_logger();
     const auto experiment = load_experiment(run);
@@ -218,8 +283,17 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
       pictures.names.push_back(is_there ? dataset.origin(index).name : "");
       pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch), dataset.info().decoding, kLongestEdge) : "");
     }
+    if (with_heatmaps) {
+      const auto file = checkpoint::folder_of_run(run.folder) / checkpoint::checkpoint_name(evaluation["step"].get<int64_t>());
+      if (!std::filesystem::exists(file))
+        throw DataError(
+            fmt::format("the checkpoint of this validation, {}, is not there any more; see checkpoint.keep_last", file.string()));
+      pictures.heatmaps = draw_heatmaps(experiment, file, dataset, samples, predicted);
+    }
   } catch (const std::exception& error) {
-    pictures.note = fmt::format("The images are not shown, because they cannot be read here: {}", error.what());
+    const bool has_images = pictures.data_urls.size() == samples.size();
+    pictures.note = has_images ? fmt::format("There are no heat maps: {}", error.what())
+                               : fmt::format("The images are not shown, because they cannot be read here: {}", error.what());
   }
   return pictures;
 }

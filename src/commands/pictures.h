@@ -22,6 +22,10 @@ namespace trainer::commands {
 data::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
                                const std::function<std::string(int64_t i, float* out)>& read);
 
+// The image, [height][width][channels] with values from 0 to 1, under its heat map, [height][width] with values from 0 (blue) to 1 (red).
+// A small image is enlarged.
+data::RgbImage draw_heatmap(const std::vector<int64_t>& shape, std::span<const float> image, std::span<const float> heatmap);
+
 // Scales values that are not colours so that the smallest becomes 0 and the largest 1, because many cameras use only a few of their 16
 // bits.
 void stretch(std::span<float> values);
@@ -60,8 +64,9 @@ std::string make_image_page(std::string_view heading, std::string_view summary, 
 // Throws UsageError if `output`, the value of `option`, is the file of a sample, because it would be overwritten.
 void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option = "--output");
 
-// Small JPEG pictures of validation samples as they are stored, without transforms. The data set comes from the run's configuration;
-// nothing is downloaded. Does not throw: the result's note gives the reason if there are no pictures.
-report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples);
+// A report::PictureReader: small JPEG pictures of validation samples as they are stored, without transforms. The data set comes from the
+// run's configuration; nothing is downloaded. `with_heatmaps`: also heat maps of the predicted classes, if the checkpoint of the evaluation
+// still exists. The result's note gives the reason if there are no pictures or heat maps.
+report::Pictures read_mistakes(const history::RunRecord& run, const history::Json& evaluation, bool with_heatmaps);
 
 }  // namespace trainer::commands

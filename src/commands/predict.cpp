@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "base/bytes.h"
@@ -45,6 +46,7 @@ struct PredictArguments {
   std::optional<int64_t> top_k;
   fs::path grid;
   fs::path embeddings;
+  fs::path heatmaps;
   std::optional<double> reject_below;
   char list_separator = '\n';
   bool ema = false;
@@ -88,6 +90,9 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
                  "also write the features of each image, which are the input of the last layer, as float32 [images, features] "
                  "(numpy.load); a file that cannot be used has a row of NaN")
       ->type_name("FILE.npy");
+  app.add_option("--heatmap", arguments.heatmaps,
+                 "also write a picture of each image to this new folder, in which the parts that speak for its class are red (Grad-CAM)")
+      ->type_name("DIR");
   app.add_option("--reject-below", arguments.reject_below,
                  "mark an image as rejected if the probability of its class is below this; default: the value in the checkpoint (trainer "
                  "calibrate)")
@@ -147,8 +152,9 @@ class Printer {
   }
 
   // A file that could not be classified (prediction.problem) is omitted in a table.
-  void print_answers(const std::string& file, const inference::Prediction& prediction) const {
-    if (arguments_.json) return print_json(file, prediction);
+  // `heatmap`: the path of its picture, or empty.
+  void print_answers(const std::string& file, const inference::Prediction& prediction, const fs::path& heatmap) const {
+    if (arguments_.json) return print_json(file, prediction, heatmap);
     if (arguments_.csv) return print_csv(file, prediction);
     if (!prediction.problem.empty()) return;
     reporting::Fields fields = {{fmt::format("{:<{}}", printable_line(file), file_width_)}};
@@ -187,7 +193,7 @@ class Printer {
 
   std::string name_of(int64_t label) const { return reporting::name_of_class(names_, label); }
 
-  void print_json(const std::string& file, const inference::Prediction& prediction) const {
+  void print_json(const std::string& file, const inference::Prediction& prediction, const fs::path& heatmap) const {
     reporting::Json line = {{"file", file}};
     if (!prediction.problem.empty()) {
       line["error"] = prediction.problem;
@@ -208,6 +214,7 @@ class Printer {
       }
       line["classes"] = std::move(classes);
     }
+    if (!heatmap.empty()) line["heatmap"] = heatmap.string();
     cli::print_json(line);
   }
 
@@ -256,6 +263,25 @@ class Printer {
   size_t num_columns_ = 0;  // of comma-separated values
 };
 
+// Reads images as the network receives them, but without normalisation, so that they can be shown.
+class ImageAsSeen {
+ public:
+  ImageAsSeen(const config::Experiment& experiment, const inference::Predictor& predictor)
+      : reader_(predictor.samples(), without_normalize(experiment.dataset.validation_transforms),
+                {torch::kFloat32, /*channels_last=*/true}) {}
+
+  const std::vector<int64_t>& shape() const { return reader_.shape(); }  // [channels, height, width]
+  // Writes [height][width][channels].
+  void read(const std::string& file, float* out) {
+    reader_.read_file(file, memory_, out);
+    if (reader_.decoding().has_float_pixels()) stretch({out, static_cast<size_t>(c10::multiply_integers(shape()))});
+  }
+
+ private:
+  inference::ImageReader reader_;
+  inference::ImageReader::Memory memory_;
+};
+
 // Writes the features of all images for numpy.load(). A row is empty for a file that cannot be used.
 void write_embeddings(const fs::path& file, const std::vector<std::vector<float>>& rows) {
   // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: version 1.0, whose header is padded to a multiple of 64 bytes.
@@ -278,21 +304,45 @@ void write_embeddings(const fs::path& file, const std::vector<std::vector<float>
   output.commit();
 }
 
+// Writes pictures of images, as the network receives them, under their heat maps.
+class HeatmapFolder {
+ public:
+  // Makes the folder. Throws UsageError if it exists and is not empty.
+  explicit HeatmapFolder(fs::path folder) : folder_(std::move(folder)) {
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (!error && fs::is_empty(folder_, error)) return;
+    throw UsageError(fmt::format("--heatmap {}: {}", folder_.string(),
+                                 error ? fmt::format("the folder cannot be made: {}; give another one", error.message())
+                                       : "the folder is not empty; give a new one, so that no file is overwritten"));
+  }
+
+  // Returns the path of the picture, which has the name of the image; images of one name get numbers.
+  fs::path write(ImageAsSeen& image, const std::string& file, std::span<const float> heatmap) {
+    const auto stem = fs::path(file).stem().string();
+    auto path = folder_ / (stem + ".png");
+    for (int number = 2; !paths_.insert(path).second; ++number) path = folder_ / fmt::format("{}_{}.png", stem, number);
+    std::vector<float> values(3 * heatmap.size());
+    image.read(file, values.data());
+    data::write_image_file(path, draw_heatmap(image.shape(), values, heatmap));
+    return path;
+  }
+
+ private:
+  fs::path folder_;
+  std::set<fs::path> paths_;
+};
+
 struct GridImage {
   std::string file;
   std::string caption;
 };
 
-void save_grid(const fs::path& output, const std::vector<GridImage>& images, const config::Experiment& experiment,
-               const inference::Predictor& predictor) {
+void save_grid(const fs::path& output, const std::vector<GridImage>& images, ImageAsSeen& reader) {
   if (images.empty()) return;
-  const inference::ImageReader reader(predictor.samples(), without_normalize(experiment.dataset.validation_transforms),
-                                      {torch::kFloat32, /*channels_last=*/true});
-  inference::ImageReader::Memory memory;
   const auto read = [&](int64_t i, float* out) {
     const auto& image = images[static_cast<size_t>(i)];
-    reader.read_file(image.file, memory, out);
-    if (reader.decoding().has_float_pixels()) stretch({out, static_cast<size_t>(c10::multiply_integers(reader.shape()))});
+    reader.read(image.file, out);
     return image.caption;
   };
   data::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));
@@ -331,6 +381,12 @@ ExitCode predict(const std::vector<std::string>& args) {
       throw UsageError("--embeddings: this network does not separate its features from its last layer; remove this option");
     }
   }
+  ImageAsSeen as_seen(context.experiment(), predictor);
+  std::optional<HeatmapFolder> heatmaps;
+  if (!arguments.heatmaps.empty()) {
+    if (!predictor.has_maps()) throw UsageError("--heatmap: this network does not provide maps of the image; remove this option");
+    heatmaps.emplace(arguments.heatmaps);
+  }
   const auto kind = predictor.operating_point().kind;
   // A multi_label network shows all classes of the image by default.
   const auto most = kind == inference::AnswerKind::kClasses && !arguments.top_k ? predictor.num_outputs() : arguments.top_k.value_or(5);
@@ -344,9 +400,12 @@ ExitCode predict(const std::vector<std::string>& args) {
   for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
     if (stop_signal() != 0) throw Error("stopped on request before all images were classified", ExitCode::kStopped);
     const auto part = std::span(files).subspan(begin, std::min(kFilesAtOnce, files.size() - begin));
-    const auto predictions = predictor.predict(part, num_best, num_threads, !arguments.embeddings.empty());
+    const auto predictions =
+        predictor.predict(part, num_best, num_threads, {.features = !arguments.embeddings.empty(), .heatmap = heatmaps.has_value()});
     for (size_t i = 0; i < part.size(); ++i) {
       const auto& prediction = predictions[i];
+      fs::path heatmap;
+      if (heatmaps && prediction.problem.empty()) heatmap = heatmaps->write(as_seen, part[i], prediction.heatmap);
       if (!prediction.problem.empty()) {
         problems.push_back(fmt::format("{}: {}", printable_line(part[i]), prediction.problem));
         logger->warn("{}", problems.back());
@@ -355,12 +414,12 @@ ExitCode predict(const std::vector<std::string>& args) {
         if (grid.size() < kMostInGrid) grid.push_back({part[i], printer.caption_of(prediction)});
       }
       if (!arguments.embeddings.empty()) embeddings.push_back(prediction.features);
-      printer.print_answers(part[i], prediction);
+      printer.print_answers(part[i], prediction, heatmap);
     }
     flush_standard_output();
   }
   if (!arguments.embeddings.empty()) write_embeddings(arguments.embeddings, embeddings);
-  if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
+  if (!arguments.grid.empty()) save_grid(arguments.grid, grid, as_seen);
   if (problems.empty()) return ExitCode::kDone;
   throw DataError(fmt::format("{} cannot be used, for the reasons above; {}", counted(problems.size(), "path"),
                               num_classified > 0 ? "all others were classified" : "no image was classified"));

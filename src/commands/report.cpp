@@ -30,6 +30,7 @@ struct ReportArguments {
   std::filesystem::path output = "report.html";
   bool is_live = false;
   int port = 0;
+  bool with_heatmaps = false;
 };
 
 // Reads the runs whenever the page requests them, but the pictures of an evaluation only once.
@@ -43,7 +44,7 @@ class Runs {
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
     // Pictures that are not requested again belong to an earlier evaluation and are dropped.
     auto earlier = std::exchange(pictures_, {});
-    const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
+    const auto read_pictures = [&](const auto& run, const auto& evaluation) { return pictures_of(run, evaluation, earlier); };
     return report::make_data(
         runs, {.now = now.count(), .is_live = arguments_.is_live, .read_pictures = read_pictures, .crossvals = arguments_.crossvals});
   }
@@ -55,14 +56,14 @@ class Runs {
   }
 
  private:
-  using Request = std::tuple<std::filesystem::path, std::string, std::vector<int64_t>>;  // the folder, the configuration and the samples
+  using Request = std::tuple<std::filesystem::path, std::string, std::string>;  // the folder, the configuration and the evaluation
   using KnownPictures = std::map<Request, report::Pictures>;
 
-  report::Pictures pictures_of(const history::RunRecord& run, const std::vector<int64_t>& samples, KnownPictures& earlier) {
-    const Request request(run.folder, run.config, samples);
+  report::Pictures pictures_of(const history::RunRecord& run, const history::Json& evaluation, KnownPictures& earlier) {
+    const Request request(run.folder, run.config, evaluation.dump());
     pictures_.insert(earlier.extract(request));
     const auto [pictures, is_new] = pictures_.try_emplace(request);
-    if (is_new) pictures->second = read_sample_pictures(run, samples);
+    if (is_new) pictures->second = read_mistakes(run, evaluation, arguments_.with_heatmaps);
     return pictures->second;
   }
 
@@ -136,6 +137,8 @@ ExitCode report(const std::vector<std::string>& args) {
       ->expected(1, 100)
       ->type_name("RUN");
   auto* output = app.add_option("--output", arguments.output, "the page; default: report.html")->type_name("FILE");
+  app.add_flag("--heatmap", arguments.with_heatmaps,
+               "also show which parts of a wrongly classified image spoke for the predicted class, computed with the run's checkpoint");
   auto* live = app.add_flag("--live", arguments.is_live, "serve the page on this computer (127.0.0.1) instead, until Ctrl-C");
   auto* port = app.add_option("--port", arguments.port, "with --live: the port; default: a free one")->check(CLI::Range(1, 65535));
   add_plugin_option(app);

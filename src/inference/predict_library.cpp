@@ -160,6 +160,41 @@ void predict(trainer_predictor* opened, size_t count, const ReadImage& read, dou
   if (features != nullptr) std::memcpy(features, outputs.features.contiguous().const_data_ptr(), outputs.features.nbytes());
 }
 
+// Reads the only image, the content of a file.
+ReadImage read_encoded(const void* bytes, size_t size) {
+  if (bytes == nullptr || size == 0) throw UsageError("the image file has no bytes");
+  return [=](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
+    reader.read_encoded({static_cast<const uint8_t*>(bytes), size}, memory, out);
+  };
+}
+
+ReadImage read_pixels(const trainer_image* images) {
+  return [=](size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
+    const auto& image = images[i];
+    try {
+      check(image);
+    } catch (const UsageError& failure) {
+      throw UsageError(fmt::format("image {}: {}", i, failure.what()));
+    }
+    copy_colours(image, memory.pixels);
+    reader.read_pixels(image.height, image.width, memory, out);
+  };
+}
+
+void write_heatmap(trainer_predictor* opened, const ReadImage& read, int64_t label, float* heatmap) {
+  refuse_forked_process();
+  if (opened == nullptr || heatmap == nullptr) throw UsageError("the argument predictor or heatmap is a null pointer");
+  auto& predictor = opened->predictor;
+  if (label < 0 || label >= predictor.num_outputs())
+    throw UsageError(fmt::format("the label {} is not that of a class; labels are from 0 to {}", label, predictor.num_outputs() - 1));
+  const auto image = predictor.make_batch(1);
+  ImageReader::Memory memory;
+  read(0, predictor.reader(), memory, image.data_ptr());
+  const std::scoped_lock lock(opened->mutex);
+  const auto heat = predictor.heatmaps(image, {&label, 1});
+  std::memcpy(heatmap, heat.const_data_ptr(), heat.nbytes());
+}
+
 }  // namespace
 
 trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size) {
@@ -218,30 +253,33 @@ int trainer_predict_file(trainer_predictor* predictor, const char* path, double*
 
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,
                             char* error, size_t error_size) {
-  return !succeeds(error, error_size, [&] {
-    if (bytes == nullptr || size == 0) throw UsageError("the image file has no bytes");
-    const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
-      reader.read_encoded({static_cast<const uint8_t*>(bytes), size}, memory, out);
-    };
-    predict(predictor, 1, read, probabilities, features);
-  });
+  return !succeeds(error, error_size, [&] { predict(predictor, 1, read_encoded(bytes, size), probabilities, features); });
 }
 
 int trainer_predict_images(trainer_predictor* predictor, const trainer_image* images, size_t count, double* probabilities, float* features,
                            char* error, size_t error_size) {
   return !succeeds(error, error_size, [&] {
     if (images == nullptr && count > 0) throw UsageError("the argument images is a null pointer");
-    const auto read = [&](size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
-      const auto& image = images[i];
-      try {
-        check(image);
-      } catch (const UsageError& failure) {
-        throw UsageError(fmt::format("image {}: {}", i, failure.what()));
-      }
-      copy_colours(image, memory.pixels);
-      reader.read_pixels(image.height, image.width, memory, out);
-    };
-    predict(predictor, count, read, probabilities, features);
+    predict(predictor, count, read_pixels(images), probabilities, features);
+  });
+}
+
+void trainer_predict_input_size(const trainer_predictor* predictor, int32_t* height, int32_t* width) {
+  const auto& shape = predictor->predictor.reader().shape();
+  if (height != nullptr) *height = static_cast<int32_t>(shape[1]);
+  if (width != nullptr) *width = static_cast<int32_t>(shape[2]);
+}
+
+int trainer_predict_heatmap_encoded(trainer_predictor* predictor, const void* bytes, size_t size, int64_t label, float* heatmap,
+                                    char* error, size_t error_size) {
+  return !succeeds(error, error_size, [&] { write_heatmap(predictor, read_encoded(bytes, size), label, heatmap); });
+}
+
+int trainer_predict_heatmap(trainer_predictor* predictor, const trainer_image* image, int64_t label, float* heatmap, char* error,
+                            size_t error_size) {
+  return !succeeds(error, error_size, [&] {
+    if (image == nullptr) throw UsageError("the argument image is a null pointer");
+    write_heatmap(predictor, read_pixels(image), label, heatmap);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <numeric>
@@ -103,7 +104,38 @@ Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
   return outputs;
 }
 
-std::vector<Prediction> Predictor::predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features) {
+torch::Tensor Predictor::heatmaps(const torch::Tensor& images, std::span<const int64_t> labels) {
+  auto* const network = dynamic_cast<models::FeatureMapModel*>(model_.get());
+  const amp::AutocastGuard autocast(placement_.device.type(), placement_.autocast_dtype);
+  torch::Tensor maps;
+  if (network != nullptr) {
+    const torch::NoGradGuard maps_have_no_history;
+    maps = network->forward_maps(images.to(placement_.device)).to(placement_.dtype);
+  }
+  if (!maps.defined() || maps.dim() < 3)
+    throw UsageError("this network has no maps of the image before its last layers, so there are no heat maps for it");
+  maps.requires_grad_();
+  const auto classes = torch::tensor(at::ArrayRef<int64_t>(labels.data(), labels.size())).to(placement_.device).unsqueeze(1);
+  const auto scores = network->forward_head(network->pool_maps(maps)).gather(1, classes);
+  auto gradients = torch::autograd::grad({scores.sum()}, {maps}).front();
+  const torch::NoGradGuard no_gradients;
+  if (maps.dim() == 3) {
+    const auto side = std::lround(std::sqrt(static_cast<double>(maps.size(1) - 1)));
+    const auto patches = [&](const torch::Tensor& tokens) { return tokens.slice(1, 1).transpose(1, 2).unflatten(2, {side, side}); };
+    gradients = patches(gradients);
+    maps = patches(maps);
+  }
+  const auto to_unit_range = [](const torch::Tensor& heat) {
+    constexpr double kEpsilon = 1e-7;  // of pytorch-grad-cam
+    const auto positive = heat - heat.amin({2, 3}, /*keepdim=*/true);
+    return positive / (positive.amax({2, 3}, /*keepdim=*/true) + kEpsilon);
+  };
+  const auto heat = (gradients.mean({2, 3}, /*keepdim=*/true) * maps).sum(1, /*keepdim=*/true).relu();
+  const auto resized = at::upsample_bilinear2d(to_unit_range(heat), images.sizes().slice(2), /*align_corners=*/false);
+  return to_unit_range(resized).squeeze(1).to(torch::kCPU, torch::kFloat32).contiguous();
+}
+
+std::vector<Prediction> Predictor::predict(std::span<const std::string> files, int64_t num_best, int num_threads, const Extras& extras) {
   std::vector<Prediction> predictions(files.size());
   const auto images = make_batch(static_cast<int64_t>(files.size()));
   auto* const bytes = static_cast<std::byte*>(images.data_ptr());
@@ -120,7 +152,7 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
       predictions[i].problem = error.what();
     }
   });
-  const auto outputs = compute(images, with_features);
+  const auto outputs = compute(images, extras.features);
   const auto num_all = static_cast<size_t>(num_outputs());
   for (size_t i = 0; i < predictions.size(); ++i) {
     if (!predictions[i].problem.empty()) continue;
@@ -131,9 +163,17 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
     } else {
       sort_classes(values, num_best, predictions[i]);
     }
-    if (!with_features) continue;
+    if (!extras.features) continue;
     const auto* feature = outputs.features[row].const_data_ptr<float>();
     predictions[i].features = {feature, feature + outputs.features.size(1)};
+  }
+  if (!extras.heatmap) return predictions;
+  std::vector<int64_t> labels;
+  for (const auto& prediction : predictions) labels.push_back(prediction.classes.empty() ? 0 : prediction.classes.front());
+  const auto heat = heatmaps(images, labels).flatten(1);
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const auto* values = heat[static_cast<int64_t>(i)].const_data_ptr<float>();
+    if (predictions[i].problem.empty()) predictions[i].heatmap = {values, values + heat.size(1)};
   }
   return predictions;
 }

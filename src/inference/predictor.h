@@ -70,8 +70,15 @@ struct Prediction {
   std::vector<int64_t> decided = {};       // all decided classes, which may be more than `num_best`
   std::vector<double> numbers = {};        // set if the network computes numbers
   std::vector<float> features = {};        // input of the last layer, if requested
+  std::vector<float> heatmap = {};         // [height][width] of the input, if requested
   bool is_rejected = false;
   std::string problem = {};  // why there are no results for the file; empty if there are
+};
+
+// What a prediction contains if it is requested.
+struct Extras {
+  bool features = false;
+  bool heatmap = false;
 };
 
 // The results of a network for a batch of images.
@@ -97,15 +104,21 @@ class Predictor {
   void set_reject_below(double probability) { point_.reject_below = probability; }
   // Whether the network provides its features, the input of the last layer.
   bool has_features() const { return backbone() != nullptr; }
+  // Whether heatmaps() can show which parts of an image decide.
+  bool has_maps() const { return dynamic_cast<const models::FeatureMapModel*>(model_.get()) != nullptr; }
 
   // Returns a batch of inputs that are all 0, in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
   // Computes the outputs of a batch from make_batch(). Throws std::logic_error if features are requested that the network does not provide,
   // and UsageError if the outputs have another shape than expected.
   Outputs compute(const torch::Tensor& images, bool with_features);
+  // Grad-CAM (Selvaraju et al. 2017) of the network's last maps: how much each pixel of the inputs raises the score of a class, or a
+  // number; `labels` has one for each image. Returns float32 [images, height, width] on the CPU, from 0 to 1 in each image, with the values
+  // of GradCAM of pytorch-grad-cam 1.5. The images are not seen in other views. Throws UsageError for a network without maps.
+  torch::Tensor heatmaps(const torch::Tensor& images, std::span<const int64_t> labels);
   // Returns the `num_best` most probable classes or the numbers of each file. The files form one batch and are read by up to `num_threads`
-  // threads.
-  std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features);
+  // threads. The heat maps are those of the first class or number.
+  std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads, const Extras& extras);
 
  private:
   void sort_classes(std::span<const double> probabilities, int64_t num_best, Prediction& prediction) const;

@@ -240,10 +240,8 @@ function precisionRecallPanel(calibration) {
 function mistakesPanel(evaluation) {
   const items = evaluation.mistakes.map((mistake) => {
     const label = className(evaluation, mistake.label), predicted = className(evaluation, mistake.predicted);
-    const picture = mistake.image
-      ? element("img", { src: mistake.image, alt: `Image ${mistake.index}`, width: 96, height: 96, loading: "lazy" })
-      : null;
-    return element("li", {}, element("figure", {}, picture, element(
+    const picture = (source, words) => (source ? element("img", { src: source, alt: `${words} ${mistake.index}`, width: 96, height: 96, loading: "lazy" }) : null);
+    return element("li", {}, element("figure", {}, picture(mistake.image, "Image"), picture(mistake.heatmap, "Heat map of image"), element(
       "figcaption", {}, element("strong", {}, predicted), ` ${formatPercent(mistake.confidence)}`, element("br"), `actual: ${label}`, element("br"),
       element("span", { class: "muted", title: mistake.name }, mistake.name ?? `sample ${mistake.index}`))));
   });

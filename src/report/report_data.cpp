@@ -65,13 +65,15 @@ Json warnings_of(const RunRecord& run) {
 
 Json with_pictures(Json evaluation, const RunRecord& run, const PictureReader& read_pictures) {
   if (evaluation.is_null() || evaluation["mistakes"].empty() || evaluation["split"] != "validation" || !read_pictures) return evaluation;
-  std::vector<int64_t> samples;
-  for (const auto& mistake : evaluation["mistakes"]) samples.push_back(mistake["index"].get<int64_t>());
-  const auto pictures = read_pictures(run, samples);
-  for (size_t i = 0; i < std::min(samples.size(), pictures.data_urls.size()); ++i) {
-    if (!pictures.data_urls[i].empty()) evaluation["mistakes"][i]["image"] = pictures.data_urls[i];
-    if (!pictures.names[i].empty()) evaluation["mistakes"][i]["name"] = pictures.names[i];
-  }
+  const auto pictures = read_pictures(run, evaluation);
+  const auto set = [&](const char* key, const std::vector<std::string>& values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!values[i].empty()) evaluation["mistakes"][i][key] = values[i];
+    }
+  };
+  set("image", pictures.data_urls);
+  set("heatmap", pictures.heatmaps);
+  set("name", pictures.names);
   if (!pictures.note.empty()) evaluation["images_note"] = pictures.note;
   return evaluation;
 }

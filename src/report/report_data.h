@@ -14,11 +14,12 @@ namespace trainer::report {
 // The images of wrongly classified samples.
 struct Pictures {
   std::vector<std::string> data_urls = {};  // the image of each sample; empty: it cannot be shown
+  std::vector<std::string> heatmaps = {};   // the image of each sample under its heat map; empty: there is none
   std::vector<std::string> names = {};      // of each sample's file; empty: the sample has only an index
   std::string note = {};                    // why images are missing; empty: none is missing
 };
-// Called with a run and the indices of samples of its validation set. Does not throw.
-using PictureReader = std::function<Pictures(const history::RunRecord& run, const std::vector<int64_t>& samples)>;
+// Returns the pictures of `evaluation["mistakes"]` of the run, an evaluation of make_evaluation(). Does not throw.
+using PictureReader = std::function<Pictures(const history::RunRecord& run, const history::Json& evaluation)>;
 
 struct DataOptions {
   double now = 0;        // Unix seconds

@@ -162,6 +162,8 @@ class CudaTest(BundleCase):
                 probabilities, features = predictor.predict("{data}/mode_rgb.png", features=True)
                 assert probabilities == predictor.predict(open("{data}/mode_rgb.png", "rb").read())
                 assert len(features) == 64
+                heat = predictor.heatmap("{data}/mode_rgb.png", label=3)
+                assert predictor.input_size == (len(heat), len(heat[0])) == (32, 32) and 0.9 < max(map(max, heat)) <= 1
                 print(predictor.classes[predictor.decide(probabilities)], max(probabilities))
                 try:
                     predictor.predict("/nowhere.png")

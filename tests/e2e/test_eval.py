@@ -391,6 +391,29 @@ class PredictTest(ImageExperiment):
         self.assertFalse(any(value != value for value in values[:-len(last)]))
         self.assertIn("--embeddings moved/val/cat/0.png: this is the file", self.trainer(*args, "moved/val/cat/0.png").stderr)
 
+    def test_heat_maps(self):
+        (self.folder / "bad.png").write_bytes(b"no image")
+        self.assertEqual(self.refusal("predict", "--checkpoint", self.checkpoint, "moved/val", "--heatmap", "heat", code=2),
+                         "error: --heatmap: this network does not provide maps of the image; remove this option\n")
+        self.printed("--config", "config.yaml", "--run-dir", "mapped", "dataset.root=moved", "model.name=resnet20", "training.epochs=1")
+        args = ("predict", "--checkpoint", "mapped", "moved/val", "bad.png", "--json", "--heatmap", "heat")
+        lines = [json.loads(line) for line in self.trainer(*args).stdout.splitlines()]
+        self.assertNotIn("heatmap", lines[-1])
+        # Images of different folders have the same names.
+        self.assertEqual([line["heatmap"] for line in lines[:2]], ["heat/0.png", "heat/1.png"])
+        self.assertEqual(len({line["heatmap"] for line in lines[:-1]}), 15)
+        self.assertIn("heat/0_3.png", {line["heatmap"] for line in lines[:-1]})
+        self.assertEqual(sorted(str(path.relative_to(self.folder)) for path in (self.folder / "heat").iterdir()), sorted(line["heatmap"] for line in lines[:-1]))
+        # The pictures of the images and their heat maps, 32 pixels wide, are enlarged.
+        self.assertEqual({path.read_bytes()[16:24] for path in (self.folder / "heat").iterdir()}, {struct.pack(">II", 160, 160)})
+        self.assertGreater(len({path.read_bytes() for path in (self.folder / "heat").iterdir()}), 10)
+        self.assertIn("error: --heatmap heat: the folder is not empty; give a new one, so that no file is overwritten\n", self.refusal(*args, code=2))
+        self.assertIn("error: --heatmap bad.png: the folder cannot be made: ", self.refusal(*args[:-1], "bad.png", code=2))
+        # Without features, there are no maps either.
+        self.printed("--config", "config.yaml", "--run-dir", "flat", "dataset.root=moved", "model={name: layers, layers: [flatten, linear]}", "training.epochs=1")
+        self.assertIn("this network has no maps of the image before its last layers, so there are no heat maps for it",
+                      self.refusal("predict", "--checkpoint", "flat", "moved/val", "--heatmap", "flat_heat", code=2))
+
     def eval(self, *args, checkpoint=None):
         return json.loads(self.printed("eval", "--checkpoint", checkpoint or self.checkpoint, "--json", *args))
 

@@ -122,7 +122,7 @@ class PredictLibraryTest(ImageExperiment):
             self.assertNotIn(name, code)
         symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
         functions = {line.split()[2].split("@")[0] for line in symbols.splitlines() if " T " in line}
-        self.assertEqual(functions, {f"trainer_predict_{name}" for name in ("open", "close", "kind", "threshold", "num_classes", "class_name", "num_features", "file",
+        self.assertEqual(functions, {f"trainer_predict_{name}" for name in ("open", "close", "kind", "threshold", "num_classes", "class_name", "num_features", "input_size", "heatmap", "heatmap_encoded", "file",
                                                                             "encoded", "images", "decide")})
 
     def test_files_and_their_bytes(self):

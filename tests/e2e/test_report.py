@@ -244,6 +244,19 @@ class ReportTest(unittest.TestCase):
         self.assertEqual([len(images) for images in pictures.values()], [1, 1, 1])
         self.assertEqual(len(set.union(*pictures.values())), 3)
 
+    @unittest.skipUnless(HAS_IMAGES, "built without OpenCV")
+    def test_heat_maps_of_mistakes(self):
+        page = self.report(self.runs / "images", "--heatmap").read_text()
+        run = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL).group(1))["runs"][0]
+        # The checkpoint of step 2 exists, but not that of step 4.
+        for mistake in run["best_evaluation"]["mistakes"]:
+            self.assertTrue(mistake["heatmap"].startswith("data:image/jpeg;base64,"))
+            self.assertNotEqual(mistake["heatmap"], mistake["image"])
+        self.assertNotIn("images_note", run["best_evaluation"])
+        self.assertTrue(all("image" in mistake and "heatmap" not in mistake for mistake in run["evaluation"]["mistakes"]))
+        self.assertRegex(run["evaluation"]["images_note"],
+                         r"^There are no heat maps: the checkpoint of this validation, .*/step_00000004.pt, is not there any more; see checkpoint.keep_last$")
+
     def make_run(self, folder, top1, losses=(), **settings):
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))

@@ -63,6 +63,9 @@ class Predictor:
         self.classes = [self._library.trainer_predict_class_name(self._opened, ctypes.c_int64(label)).decode() for label in labels]
         self.thresholds = [self._library.trainer_predict_threshold(self._opened, ctypes.c_int64(label)) for label in labels]
         self.num_features = self._library.trainer_predict_num_features(self._opened)
+        height, width = ctypes.c_int32(), ctypes.c_int32()
+        self._library.trainer_predict_input_size(self._opened, ctypes.byref(height), ctypes.byref(width))
+        self.input_size = height.value, width.value
 
     def predict(self, image, features=False):
         """The probabilities of all classes for an image file, given by its path or, as bytes, by its content; with `features` a pair of the
@@ -77,6 +80,19 @@ class Predictor:
         if failed:
             raise PredictError(self._error.value.decode())
         return (list(probabilities), list(inputs)) if features else list(probabilities)
+
+    def heatmap(self, image, label):
+        """How much each pixel of the network's input raises the score of a class, from 0 to 1: rows as in `input_size`. `image` as in
+        predict()."""
+        if not isinstance(image, bytes):
+            with open(image, "rb") as file:
+                image = file.read()
+        height, width = self.input_size
+        values = (ctypes.c_float * (height * width))()
+        if self._library.trainer_predict_heatmap_encoded(self._opened, image, ctypes.c_size_t(len(image)), ctypes.c_int64(label), values, self._error,
+                                                         ctypes.c_size_t(len(self._error))):
+            raise PredictError(self._error.value.decode())
+        return [values[row * width:(row + 1) * width] for row in range(height)]
 
     def decide(self, probabilities):
         """The label chosen by the checkpoint's operating point, or -1 if the image is rejected; only for exclusive classes."""

@@ -129,14 +129,16 @@ TEST(ReportData, AsksForPicturesOfMistakes) {
   RunRecord run = run_named("a");
   run.evaluation = Json::parse(R"({"split": "validation", "mistakes": [{"index": 3, "label": 0, "predicted": 1, "confidence": 0.75},
                                                                       {"index": 9, "label": 0, "predicted": 1, "confidence": 0.5}]})");
-  const auto read = [](const RunRecord&, const std::vector<int64_t>& samples) {
-    EXPECT_THAT(samples, ElementsAre(3, 9));
-    return Pictures{.data_urls = {"data:,x", ""}, .names = {"cat/1.jpg", ""}, .note = "one is missing"};
+  const auto read = [](const RunRecord&, const Json& asked) {
+    EXPECT_EQ(asked["mistakes"][1]["index"], 9);
+    return Pictures{.data_urls = {"data:,x", ""}, .heatmaps = {"", "data:,y"}, .names = {"cat/1.jpg", ""}, .note = "one is missing"};
   };
   const auto evaluation = make_data(std::span(&run, 1), {.read_pictures = read})["runs"][0]["evaluation"];
   EXPECT_EQ(evaluation["mistakes"][0]["image"], "data:,x");
   EXPECT_EQ(evaluation["mistakes"][0]["name"], "cat/1.jpg");
   EXPECT_FALSE(evaluation["mistakes"][1].contains("image"));
+  EXPECT_FALSE(evaluation["mistakes"][0].contains("heatmap"));
+  EXPECT_EQ(evaluation["mistakes"][1]["heatmap"], "data:,y");
   EXPECT_EQ(evaluation["images_note"], "one is missing");
 }
 
