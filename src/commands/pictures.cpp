@@ -191,6 +191,7 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
   std::erase_if(transforms, [](const auto& transform) { return transform.name == "normalize"; });
   return transforms;
 }
+
 void stretch(std::span<float> values) {
   const auto [least, greatest] = std::ranges::minmax(values);
   const float range = greatest > least ? greatest - least : 1;
@@ -217,6 +218,7 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
     }
   });
 }
+
 data::RgbImage rgb_of(data::Picture picture) {
   const auto array = picture.pixels();
   const auto channels = static_cast<size_t>(array.channels);

@@ -157,6 +157,7 @@ Json best_validation(const fs::path& folder) {
   const auto& evaluation = run.best_evaluation.is_object() ? run.best_evaluation : run.evaluation;
   return evaluation.is_object() && evaluation.contains("metrics") ? evaluation : Json::object();
 }
+
 Json describe_runs(const RunSet& set, const std::vector<Json>& validations) {
   Json all = {{"runs", Json::array()}, {"groups", Json::array()}};
   std::vector<std::map<std::string, std::string>> groups;  // the values without seed and fold

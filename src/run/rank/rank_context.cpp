@@ -344,6 +344,7 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   groups_->shutdown();
   return exit_code;
 }
+
 RankProcess::RankProcess(const world::RankFlags& flags)
     : rank_env_(world::find_rank_env(flags, world::process_environment())),
       logger_(set_up_process(rank_env_)),
@@ -376,6 +377,7 @@ RankProcess::Load RankProcess::from_file(const config::ExperimentSource& source,
     return experiment;
   };
 }
+
 recipe::Recipe recipe_of(RankContext& context) {
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
@@ -409,6 +411,7 @@ recipe::Recipe recipe_of(RankContext& context) {
   recipe.on_failure = [&context](const std::exception& error) { context.end_failed_gpu(error); };
   return recipe;
 }
+
 run::Rank rank_of(distributed::Context& context, const TrainerOptions& options) {
   run::Rank rank{
       .logger = context.logger()->clone(context.logger()->name()),  // to which the log of a run directory is added
