@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <stdexcept>
 
 #include "base/file.h"
@@ -13,6 +17,7 @@
 #include "checkpoint/read_file.h"
 #include "datasets/files.h"
 #include "models/published_weights.h"
+#include "models/timm.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
@@ -70,6 +75,68 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
   source.url += source.file;
   source.checksum = checksum_in_name(source.file);
   return source;
+}
+
+bool is_folder(const std::string& weights) {
+  return !is_address(weights) && (weights.starts_with('.') || weights.starts_with('~') || weights.find('/') != std::string::npos);
+}
+
+WeightsFolder read_weights_folder(const std::string& folder, const std::string& model) {
+  const fs::path path = expand_path(folder);
+  const auto refuse = [&](const std::string& what) { throw UsageError(fmt::format("{}: {}", path.string(), what)); };
+  if (!fs::is_directory(path)) refuse("there is no such folder; check the path");
+  const auto config_file = path / "config.json";
+  if (!fs::is_regular_file(config_file)) refuse("has no config.json; give the folder of a network of timm, as the Hugging Face Hub has it");
+  constexpr size_t kMostBytes = 1 << 20;
+  const auto config = nlohmann::json::parse(read_file_or_pipe(config_file, kMostBytes), nullptr, /*allow_exceptions=*/false);
+  const auto text_of = [](const nlohmann::json& object, const char* key) {
+    return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+  };
+  const auto architecture = text_of(config, "architecture");
+  if (architecture.empty()) refuse("config.json does not name one of timm's networks (\"architecture\"); model.init_from reads a file");
+  const auto* expected = models::timm_name_of(model);
+  if (expected == nullptr) refuse(fmt::format("timm has no network that computes the same as {}; model.init_from reads a file", model));
+  if (architecture != expected)
+    refuse(fmt::format("its weights are those of timm's {}, but {} is timm's {}; choose the network of these weights",
+                       printable(architecture), model, expected));
+  WeightsFolder result{.file = path / "model.safetensors"};
+  if (!fs::exists(result.file)) result.file = path / "pytorch_model.bin";
+  if (!fs::exists(result.file)) refuse("has neither model.safetensors nor pytorch_model.bin; download one of them into it");
+  auto trained = config.value("pretrained_cfg", nlohmann::json::object());
+  if (!trained.is_object()) trained = nlohmann::json::object();
+  result.license = text_of(trained, "license");
+  auto& images = result.images;
+  const auto input = trained.value("input_size", nlohmann::json());
+  const auto is_size = [](const nlohmann::json& value) { return value.is_number_integer() && value > 0 && value <= 4096; };
+  if (input.is_array() && input.size() == 3 && is_size(input[1]) && input[1] == input[2]) images.crop = input[1].get<int64_t>();
+  double part = 0.875;  // timm's default
+  if (trained.contains("crop_pct") && trained["crop_pct"].is_number()) part = trained["crop_pct"].get<double>();
+  if (!(part >= 0.1 && part <= 1)) refuse(fmt::format("config.json: crop_pct is {}, not a number from 0.1 to 1; correct it", part));
+  images.resize = static_cast<int64_t>(static_cast<double>(images.crop) / part);
+  if (const auto given = text_of(trained, "interpolation"); given == "bicubic") images.interpolation = given;
+  const auto read_numbers = [&](const char* key, std::string& numbers) {
+    if (!trained.contains(key)) return;
+    const auto& list = trained[key];
+    if (!list.is_array() || list.size() != 3 || !std::ranges::all_of(list, [](const auto& value) { return value.is_number(); }))
+      refuse(fmt::format("config.json: {} is not a list of three numbers; correct it", key));
+    numbers = list.dump();
+  };
+  read_numbers("mean", images.mean);
+  read_numbers("std", images.std);
+  return result;
+}
+
+std::optional<WeightsImages> images_of_weights(const std::string& model, const std::string& weights) {
+  if (const auto* published = models::find_published_weights(model, weights)) {
+    return WeightsImages{
+        .resize = published->resize, .crop = published->crop, .interpolation = published->is_bicubic ? "bicubic" : "bilinear"};
+  }
+  if (!is_folder(weights)) return std::nullopt;
+  try {
+    return read_weights_folder(weights, model).images;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 fs::path weights_folder() { return fs::path(home_folder()) / "weights"; }
@@ -133,9 +200,21 @@ inference::InitReport load_published_weights(const fs::path& file, const std::st
   const auto tree = checkpoint::load(file);
   const auto* entries = std::get_if<state::Dict>(&tree.value());
   if (entries == nullptr) return inference::init_all_but_head(tree, file.string(), model, class_names);
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& entry : model.named_parameters()) shapes[entry.key()] = entry.value().sizes().vec();
   state::Dict renamed;
+  std::set<std::string> names;
   for (const auto& item : entries->items()) {
-    renamed.add(models::current_name_of_entry(model_name, state::to_string(item.key)), item.value);
+    const auto name = state::to_string(item.key);
+    const auto current = models::current_name_of_entry(model_name, models::name_of_timm_entry(model_name, name));
+    if (!names.insert(current).second)
+      throw CheckpointError(fmt::format("{}: two of its entries are {}; give a file of one network", file.string(), printable(current)));
+    const auto* tensor = std::get_if<torch::Tensor>(&item.value.value());
+    const auto shape = shapes.find(current);
+    // timm has some values in tensors of another shape.
+    const bool has_other_shape =
+        current != name && tensor != nullptr && shape != shapes.end() && tensor->numel() == c10::multiply_integers(shape->second);
+    renamed.add(current, has_other_shape ? state::Tree(tensor->reshape(shape->second)) : item.value);
   }
   return inference::init_all_but_head(renamed, file.string(), model, class_names);
 }

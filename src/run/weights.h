@@ -1,7 +1,9 @@
 #pragma once
 // The weights of model.weights: where they are, and their download to a folder that all runs of a user share.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,30 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
 // weights/ in home_folder().
 std::filesystem::path weights_folder();
 
+// Whether model.weights is the path of a folder, and not a name or a URL.
+bool is_folder(const std::string& weights);
+
+// The images with which weights were trained.
+struct WeightsImages {
+  int64_t resize = 256;  // of the shorter edge, before the centre is cropped
+  int64_t crop = 224;
+  std::string interpolation = "bilinear";
+  std::string mean = "[0.485, 0.456, 0.406]";
+  std::string std = "[0.229, 0.224, 0.225]";
+};
+
+// A folder in the layout of timm's networks on the Hugging Face Hub: config.json, and model.safetensors or pytorch_model.bin.
+struct WeightsFolder {
+  std::filesystem::path file;  // of the weights
+  std::string license = {};    // as in config.json; empty: there is none
+  WeightsImages images = {};
+};
+// Throws UsageError if there is no such folder, or its weights are not those of the network `model`.
+WeightsFolder read_weights_folder(const std::string& folder, const std::string& model);
+
+// The images of model.weights; empty for weights that do not say it: those of a URL, or of a folder that cannot be read.
+std::optional<WeightsImages> images_of_weights(const std::string& model, const std::string& weights);
+
 // Why a file of weights_folder() cannot be used: it lacks the digits of its checksum, or, without a checksum, it cannot be read; empty if
 // it can.
 std::string damage_of(const std::filesystem::path& file, const datasets::Checksum& checksum);
@@ -45,8 +71,8 @@ std::string missing_secret(const WeightsSource& source);
 // Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
-// Loads the weights into the network. If the file's last layer has another number of classes, the network's last layer keeps its initial
-// values, except for classes whose names are also in the file.
+// Loads the weights of torchvision or timm into the network. If the file's last layer has another number of classes, the network's last
+// layer keeps its initial values, except for classes whose names are also in the file.
 inference::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model,
                                              const std::vector<std::string>& class_names);
 

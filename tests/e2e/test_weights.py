@@ -287,7 +287,7 @@ class WeightsTest(FolderCase):
             self.assertIn(message, run.err)
         for model, message in (
                 ("{name: resnet20, weights: default}", "model.weights: there are no published weights of resnet20; `trainer weights list` shows"),
-                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is neither one of imagenet1k_v2, imagenet1k_v1 nor the URL of a file (https://… or file:///…); model.init_from reads a file by its path'),
+                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is neither one of imagenet1k_v2, imagenet1k_v1 nor the URL of a file (https://… or file:///…) nor the path of a folder (./…); model.init_from reads a file by its path'),
                 ("{name: resnet50, weights: default, init_from: x.pt}", "model.weights: given together with model.init_from; keep one of them"),
                 ("{name: resnet50, weights: default, weights_mirror: /x}", 'model.weights_mirror: "/x" is not a URL; write https://'),
                 ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the URL "https://x.invalid/" does not end with the name of a file; add the name'),
@@ -299,6 +299,31 @@ class WeightsTest(FolderCase):
             run = trainer("validate", "--config", config, *RUN)
             self.assertEqual(run.returncode, 2, run.out)
             self.assertIn(message, run.err)
+
+    def test_refused_folders(self):
+        folder = self.folder / "hub"
+        (folder / "weights").mkdir(parents=True)
+
+        def refusal(model="resnet18", **config):
+            (folder / "config.json").write_text(json.dumps(config))
+            (self.folder / "x.yaml").write_text(f"experiment: x\nmodel: {{name: {model}, weights: {folder}}}\n")
+            run = trainer("validate", "--config", self.folder / "x.yaml", *RUN)
+            self.assertEqual(run.returncode, 2, run.out)
+            return run.err
+
+        self.assertIn(f"model.weights: {folder}: config.json does not name one of timm's networks (\"architecture\"); model.init_from reads a file\n", refusal(a=1))
+        self.assertIn("its weights are those of timm's resnet50, but resnet18 is timm's resnet18; choose the network of these weights\n", refusal(architecture="resnet50"))
+        self.assertIn("timm has no network that computes the same as mobilenet_v3_large; model.init_from reads a file\n",
+                      refusal("mobilenet_v3_large", architecture="mobilenetv3_large_100"))
+        self.assertIn("has neither model.safetensors nor pytorch_model.bin; download one of them into it\n", refusal(architecture="resnet18"))
+        (folder / "model.safetensors").write_bytes(b"")
+        self.assertIn("config.json: crop_pct is 0, not a number from 0.1 to 1; correct it\n", refusal(architecture="resnet18", pretrained_cfg={"crop_pct": 0}))
+        self.assertIn("config.json: mean is not a list of three numbers; correct it\n", refusal(architecture="resnet18", pretrained_cfg={"mean": [0, 1, "x"]}))
+        (folder / "config.json").unlink()
+        for weights, message in ((folder, "has no config.json; give the folder of a network of timm, as the Hugging Face Hub has it\n"),
+                                 ("./nowhere", "model.weights: ./nowhere: there is no such folder; check the path\n")):
+            (self.folder / "x.yaml").write_text(f"experiment: x\nmodel: {{name: resnet18, weights: {weights}}}\n")
+            self.assertIn(message, trainer("validate", "--config", self.folder / "x.yaml", *RUN).err)
 
     def test_secrets_of_a_url_are_only_in_its_request(self):
         config, _ = self.serve_own_weights()

@@ -1,14 +1,21 @@
 """model.weights: training starts from files as torchvision publishes them, which torchvision's own constructors write here; all tensors but
-the last layer must fit. TRAINER_BINARY is the program."""
+the last layer must fit. From folders of timm's networks, the program predicts what timm does. TRAINER_BINARY is the program;
+TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
+import json
 import os
 import pathlib
 import re
 import sys
 import unittest
 
+import safetensors.torch
+import timm
+import timm.data
+import timm.models._hub
 import torch
 import torchvision
+from PIL import Image
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from program import ROOT, FolderCase  # noqa: E402
@@ -64,6 +71,47 @@ class WeightsTest(FolderCase):
                 self.assertIn(part, shown)
             own = self.ran("config", "show", "--config", config, "dataset.validation_transforms=[]").out
             self.assertIn("validation_transforms: []", own)
+
+    @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+    def test_folders_of_timm(self):
+        torch.manual_seed(1)
+        images = []
+        for label in range(3):
+            images.append(self.folder / "images" / f"kind {label}" / "one.png")
+            images[-1].parent.mkdir(parents=True)
+            smooth = torch.nn.functional.interpolate(torch.rand(1, 3, 7, 9), (260, 300), mode="bicubic")[0].clamp(0, 1)
+            Image.fromarray(smooth.mul(255).byte().permute(1, 2, 0).contiguous().numpy()).save(images[-1])
+        for name, theirs in (("resnet18", "resnet18"), ("resnext50_32x4d", "resnext50_32x4d"), ("mobilenet_v2", "mobilenetv2_100"), ("efficientnet_b0", "efficientnet_b0"),
+                             ("regnet_y_400mf", "regnety_004"), ("convnext_tiny", "convnext_tiny"), ("vit_b_16", "vit_base_patch16_224"),
+                             ("vit_s_16", "vit_small_patch16_224"), ("densenet121", "densenet121")):
+            with self.subTest(name):
+                network = timm.create_model(theirs, num_classes=3).eval()
+                for buffer_name, buffer in network.named_buffers():
+                    if "running_mean" in buffer_name:
+                        buffer.uniform_(-0.1, 0.1)
+                    if "running_var" in buffer_name:
+                        buffer.uniform_(0.5, 1.5)
+                for parameter_name, parameter in network.named_parameters():
+                    if "gamma" in parameter_name:
+                        parameter.data.uniform_(0.1, 0.5)
+                weights = self.folder / "weights" / theirs
+                weights.mkdir(parents=True)
+                timm.models._hub.save_config_for_hf(network, weights / "config.json")
+                safetensors.torch.save_file(network.state_dict(), weights / "model.safetensors")
+                config = self.folder / f"{name}.yaml"
+                # The learning rate is so small that a step changes only parameters that are 0; the statistics of frozen layers do not change.
+                config.write_text(f"experiment: {name}\nmodel: {{name: {name}, weights: {weights}, freeze: [backbone]}}\n"
+                                  f"dataset: {{name: image_folder, root: {self.folder / 'images'}, validation_split: 0}}\ndataloader: {{batch_size: 3}}\n"
+                                  "optimizer: {name: sgd, lr: 1.0e-30}\ntraining: {steps: 1}\nruntime: {device: cpu}\namp: {enabled: false}\n"
+                                  "validation: {every_epochs: null}\n")
+                run = self.ran("--config", config, "--run-dir", self.folder / name)
+                self.assertIn(f"license of these weights: {network.pretrained_cfg['license']}", run.err)
+                lines = self.ran("predict", "--checkpoint", self.folder / name, "--json", *images).out.splitlines()
+                found = [[entry["probability"] for entry in sorted(json.loads(line)["classes"], key=lambda entry: entry["label"])] for line in lines]
+                transform = timm.data.create_transform(**timm.data.resolve_data_config(network.pretrained_cfg))
+                with torch.no_grad():
+                    expected = network(torch.stack([transform(Image.open(image)) for image in images])).softmax(1)
+                torch.testing.assert_close(torch.tensor(found), expected.double(), rtol=0, atol=1e-5, check_dtype=False)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ void ModelSection::describe(KeyTable& keys, const RegistryBase& models) {
   keys.add_component("name", component, models, "", "The network; `trainer list models` shows all.");
   keys.add(
       "weights", weights,
-      {.doc = "Published weights from which training starts, downloaded once to "
-              "${TRAINER_HOME:-${XDG_CACHE_HOME:-~/.cache}/trainer}/weights: a name from "
-              "`trainer weights list`, `default` for torchvision's default, or the URL of a file. If the number of classes differs, the "
-              "last layer is initialised at random. With a name, transforms that the experiment does not set are those of the weights. "
-              "Empty: none."});
+      {.doc =
+           "Published weights from which training starts, downloaded once to "
+           "${TRAINER_HOME:-${XDG_CACHE_HOME:-~/.cache}/trainer}/weights: a name from "
+           "`trainer weights list`, `default` for torchvision's default, the URL of a file, or the path of a folder, such as ./resnet50, "
+           "in "
+           "timm's layout of the Hugging Face Hub. If the number of classes differs, the last layer is initialised at random. With a name "
+           "or a folder, transforms that the experiment does not set are those of the weights. Empty: none."});
   keys.add("weights_mirror", weights_mirror,
            {.doc = "The URL of a folder (https://, http:// or file://) from which "
                    "published weights are downloaded, instead of torchvision's server."});

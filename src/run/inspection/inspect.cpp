@@ -118,6 +118,7 @@ class Inspector {
 
   // Adds a note if training would have to download the weights.
   void find_weights(const config::ModelSection& section) {
+    if (run::is_folder(section.weights)) return;
     const auto source = run::weights_source(section.component.name, section.weights, section.weights_mirror);
     const auto folder = run::weights_folder();
     if (std::filesystem::exists(folder / source.file)) return;

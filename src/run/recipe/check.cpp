@@ -223,13 +223,12 @@ std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std:
   return config::read_components(yaml, "the default transforms of " + dataset, data::transform_registry());
 }
 
-data::DefaultTransforms transforms_of(const models::PublishedWeights& weights) {
-  constexpr const char* kNormalize = "normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}";
-  const char* interpolation = weights.is_bicubic ? ", interpolation: bicubic" : "";
-  return {
-      .train = fmt::format("[random_resized_crop: {{size: {}{}}}, random_horizontal_flip, {}]", weights.crop, interpolation, kNormalize),
-      .validation =
-          fmt::format("[resize: {{size: {}{}}}, center_crop: {{size: {}}}, {}]", weights.resize, interpolation, weights.crop, kNormalize)};
+data::DefaultTransforms transforms_of(const run::WeightsImages& images) {
+  const auto normalize = fmt::format("normalize: {{mean: {}, std: {}}}", images.mean, images.std);
+  return {.train = fmt::format("[random_resized_crop: {{size: {}, interpolation: {}}}, random_horizontal_flip, {}]", images.crop,
+                               images.interpolation, normalize),
+          .validation = fmt::format("[resize: {{size: {}, interpolation: {}}}, center_crop: {{size: {}}}, {}]", images.resize,
+                                    images.interpolation, images.crop, normalize)};
 }
 
 void check_weights(const config::Experiment& experiment, config::Findings& findings) {
@@ -246,17 +245,26 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
     return;
   }
   const auto& model = section.component.name;
+  if (run::is_folder(section.weights)) {
+    try {
+      run::read_weights_folder(section.weights, model);
+    } catch (const Error& error) {
+      findings.refuse("model.weights", error.what());
+    }
+    if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect if model.weights is a folder; remove it");
+    return;
+  }
   if (models::find_published_weights(model, section.weights) != nullptr) return;
   const auto names = models::published_weights_of(model);
-  findings.refuse(
-      "model.weights",
-      names.empty()
-          ? fmt::format("there are no published weights of {}; `trainer weights list` shows the networks that have some, and "
-                        "model.init_from reads a file",
-                        model)
-          : fmt::format(
-                "\"{}\" is neither one of {} nor the URL of a file (https://… or file:///…); model.init_from reads a file by its path",
-                section.weights, join(names, ", ")));
+  findings.refuse("model.weights",
+                  names.empty()
+                      ? fmt::format("there are no published weights of {}; `trainer weights list` shows the networks that have some, and "
+                                    "model.init_from reads a file",
+                                    model)
+                      : fmt::format("\"{}\" is neither one of {} nor the URL of a file (https://… or file:///…) nor the path of a folder "
+                                    "(./…); model.init_from "
+                                    "reads a file by its path",
+                                    section.weights, join(names, ", ")));
 }
 
 void check_event_command(const config::Experiment& experiment, config::Findings& findings) {
@@ -267,10 +275,10 @@ void check_event_command(const config::Experiment& experiment, config::Findings&
 
 void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
-  const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
+  const auto images = run::images_of_weights(experiment.model.component.name, experiment.model.weights);
   const bool takes_transforms_of_weights =
-      weights != nullptr && factory.info.is_image && factory.info.shape.front() == 3 && !factory.info.decoding.has_float_pixels();
-  const auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
+      images && factory.info.is_image && factory.info.shape.front() == 3 && !factory.info.decoding.has_float_pixels();
+  const auto defaults = takes_transforms_of_weights ? transforms_of(*images) : factory.default_transforms;
   const auto& name = section.component.name;
   if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
   if (!findings.is_given("dataset.train_transforms")) {
@@ -353,7 +361,7 @@ void check_components(const config::Experiment& experiment, config::Findings& fi
     findings.refuse("dataset.stage_to",
                     fmt::format("{} has no folder that could be copied; remove this key", experiment.dataset.component.name));
   }
-  const bool has_weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights) != nullptr;
+  const bool has_weights = run::images_of_weights(experiment.model.component.name, experiment.model.weights).has_value();
   if (model != nullptr && has_weights && model->input_shape().front() != 3) {
     findings.refuse("model.weights", fmt::format("published weights need images with 3 channels, but those of {} have {}; remove this key",
                                                  experiment.dataset.component.name, model->input_shape().front()));
