@@ -34,6 +34,10 @@ constexpr auto kNetworks = std::to_array<std::pair<std::string_view, const char*
                                                                                     {"convnext_small", "convnext_small"},
                                                                                     {"vit_b_16", "vit_base_patch16_224"},
                                                                                     {"vit_s_16", "vit_small_patch16_224"},
+                                                                                    {"dinov2_s_14", "vit_small_patch14_dinov2"},
+                                                                                    {"dinov2_b_14", "vit_base_patch14_dinov2"},
+                                                                                    {"dinov2_reg4_s_14", "vit_small_patch14_reg4_dinov2"},
+                                                                                    {"dinov2_reg4_b_14", "vit_base_patch14_reg4_dinov2"},
                                                                                     {"densenet121", "densenet121"},
                                                                                     {"densenet169", "densenet169"}});
 

@@ -1,7 +1,8 @@
 // The vision transformer (Dosovitskiy et al. 2021) with torchvision's names, shapes and initial values
-// (torchvision/models/vision_transformer.py), and the vision transformer of DeiT (Touvron et al. 2021) with timm's
-// (timm/models/vision_transformer.py).
+// (torchvision/models/vision_transformer.py), and the vision transformers of DeiT (Touvron et al. 2021) and DINOv2 (Oquab et al. 2023) with
+// timm's (timm/models/vision_transformer.py).
 
+#include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 
 #include <cmath>
@@ -15,8 +16,8 @@ namespace trainer::models {
 namespace {
 
 constexpr double kVitEps = 1e-6;
-constexpr int64_t kPatch = 16;
 
+template <int64_t kPatch>
 struct VitOptions : ClassifierOptions {
   int64_t image_size = 224;
   double dropout = 0.0;
@@ -24,7 +25,7 @@ struct VitOptions : ClassifierOptions {
   void describe(KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
-    keys.add("image_size", image_size, {.min = kPatch, .doc = "Height and width of the images, a multiple of 16."});
+    keys.add("image_size", image_size, {.min = kPatch, .doc = fmt::format("Height and width of the images, a multiple of {}.", kPatch)});
     // Resuming compares the shapes of the tensors instead.
     keys.set_facts("image_size", {.affects_features = true});
     keys.add("dropout", dropout,
@@ -33,8 +34,9 @@ struct VitOptions : ClassifierOptions {
               .max_excluded = true,
               .doc = "Probability of dropping a value after the position embedding and each part of a block."});
     keys.refuse("image_size", [this]() -> std::string {
-      return image_size % kPatch == 0 ? ""
-                                      : std::to_string(image_size) + " is not a multiple of 16, the size of a patch; choose a multiple";
+      return image_size % kPatch == 0
+                 ? ""
+                 : fmt::format("{} is not a multiple of {}, the size of a patch; choose a multiple", image_size, kPatch);
     });
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), image_size, image_size}; }
@@ -42,6 +44,8 @@ struct VitOptions : ClassifierOptions {
 
 struct VitDesign {
   int64_t num_layers, num_heads, num_features, hidden;
+  int64_t num_registers = 0;
+  bool has_layer_scale = false;
 };
 
 class EncoderBlock : public torch::nn::Module {
@@ -87,8 +91,10 @@ class VisionTransformer : public FeatureMapModel {
   using FeatureMapModel::FeatureMapModel;
   torch::Tensor forward_maps(const torch::Tensor& x) override {
     const auto patches = patches_->forward(x).flatten(2).transpose(1, 2);
-    const auto tokens = at::cat({class_token_.expand_as(patches.slice(1, 0, 1)), patches}, 1);
-    auto y = dropout_->forward(tokens + positions_);
+    const auto of_each = [&](const torch::Tensor& tokens) { return tokens.expand_as(patches.slice(1, 0, tokens.size(1))); };
+    auto y = registers_.defined() ? at::cat({of_each(class_token_), of_each(registers_), patches + positions_}, 1)
+                                  : at::cat({of_each(class_token_), patches}, 1) + positions_;
+    y = dropout_->forward(y);
     for (auto block = blocks_->begin(); block != blocks_->end() - 1; ++block) y = block->forward(y);
     return y;
   }
@@ -98,6 +104,7 @@ class VisionTransformer : public FeatureMapModel {
 
  protected:
   torch::Tensor class_token_, positions_;
+  torch::Tensor registers_;  // undefined without any; the class and the registers then have no position
   std::shared_ptr<nn::Conv2d> patches_;
   std::shared_ptr<nn::Dropout> dropout_;
   torch::nn::Sequential blocks_;
@@ -107,7 +114,9 @@ class VisionTransformer : public FeatureMapModel {
 
 class Vit : public VisionTransformer {
  public:
-  Vit(const VitDesign& design, const VitOptions& options, const BuildContext& context) : VisionTransformer(options) {
+  static constexpr int64_t kPatch = 16;
+
+  Vit(const VitDesign& design, const VitOptions<kPatch>& options, const BuildContext& context) : VisionTransformer(options) {
     const auto features = design.num_features;
     const int64_t side = options.image_size / kPatch;
     class_token_ = register_parameter("class_token", torch::zeros({1, 1, features}));
@@ -132,18 +141,19 @@ class Vit : public VisionTransformer {
   }
 };
 
-struct DeitOptions : VitOptions {
+template <int64_t kPatch>
+struct DeitOptions : VitOptions<kPatch> {
   double drop_path = 0.0;
 
   void describe(KeyTable& keys) {
-    VitOptions::describe(keys);
+    VitOptions<kPatch>::describe(keys);
     describe_drop_path(keys, drop_path);
   }
 };
 
 class DeitBlock : public torch::nn::Module {
  public:
-  DeitBlock(const VitDesign& design, const DeitOptions& options, double drop_path, const BuildContext& context) {
+  DeitBlock(const VitDesign& design, double dropout, double drop_path, const BuildContext& context) {
     const auto features = design.num_features;
     norm1_ = register_module("norm1", std::make_shared<nn::LayerNorm>(features, kVitEps));
     const auto names = nn::SelfAttention::Names::kTimm;
@@ -152,17 +162,26 @@ class DeitBlock : public torch::nn::Module {
     auto mlp = register_module("mlp", std::make_shared<torch::nn::Module>());
     fc1_ = mlp->register_module("fc1", std::make_shared<nn::Linear>(features, design.hidden));
     fc2_ = mlp->register_module("fc2", std::make_shared<nn::Linear>(design.hidden, features));
-    dropout_ = register_module("drop", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
+    dropout_ = register_module("drop", std::make_shared<nn::Dropout>(dropout, context.dropout_generator));
+    if (design.has_layer_scale) {
+      constexpr double kFirstScale = 1e-5;
+      for (auto* scale : {&scale1_, &scale2_}) {
+        auto holder = register_module(scale == &scale1_ ? "ls1" : "ls2", std::make_shared<torch::nn::Module>());
+        *scale = holder->register_parameter("gamma", torch::full({features}, kFirstScale));
+      }
+    }
     drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const auto y = x + drop_path_->forward(dropout_->forward(attention_->forward(norm1_->forward(x))));
+    const auto scaled = [](const torch::Tensor& z, const torch::Tensor& scale) { return scale.defined() ? z * scale : z; };
+    const auto y = x + drop_path_->forward(scaled(dropout_->forward(attention_->forward(norm1_->forward(x))), scale1_));
     const auto hidden = dropout_->forward(at::gelu(fc1_->forward(norm2_->forward(y))));
-    return y + drop_path_->forward(dropout_->forward(fc2_->forward(hidden)));
+    return y + drop_path_->forward(scaled(dropout_->forward(fc2_->forward(hidden)), scale2_));
   }
 
  private:
+  torch::Tensor scale1_, scale2_;  // undefined without layer scale
   std::shared_ptr<nn::LayerNorm> norm1_, norm2_;
   std::shared_ptr<nn::SelfAttention> attention_;
   std::shared_ptr<nn::Linear> fc1_, fc2_;
@@ -170,25 +189,28 @@ class DeitBlock : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
+template <int64_t kPatch>
 class Deit : public VisionTransformer {
  public:
-  Deit(const VitDesign& design, const DeitOptions& options, const BuildContext& context) : VisionTransformer(options) {
+  Deit(const VitDesign& design, const DeitOptions<kPatch>& options, const BuildContext& context) : VisionTransformer(options) {
     const auto features = design.num_features;
     const int64_t side = options.image_size / kPatch;
     class_token_ = register_parameter("cls_token", torch::empty({1, 1, features}));
-    positions_ = register_parameter("pos_embed", torch::empty({1, side * side + 1, features}));
+    if (design.num_registers > 0) registers_ = register_parameter("reg_token", torch::empty({1, design.num_registers, features}));
+    positions_ = register_parameter("pos_embed", torch::empty({1, side * side + (design.num_registers > 0 ? 0 : 1), features}));
     auto embedding = register_module("patch_embed", std::make_shared<torch::nn::Module>());
     const nn::Conv2dOptions patch{.stride = kPatch, .bias = true};
     patches_ = embedding->register_module("proj", std::make_shared<nn::Conv2d>(options.num_channels(), features, kPatch, patch));
     dropout_ = register_module("pos_drop", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
     for (int64_t i = 0; i < design.num_layers; ++i) {
       const double drop_path = options.drop_path * static_cast<double>(i) / static_cast<double>(design.num_layers - 1);
-      blocks_->push_back(std::make_shared<DeitBlock>(design, options, drop_path, context));
+      blocks_->push_back(std::make_shared<DeitBlock>(design, options.dropout, drop_path, context));
     }
     register_module("blocks", blocks_);
     norm_ = register_module("norm", std::make_shared<nn::LayerNorm>(features, kVitEps));
     head_ = register_module("head", std::make_shared<nn::Linear>(features, options.num_outputs()));
     nn::normal_(class_token_, 0, 1e-6, context.init_generator);
+    if (registers_.defined()) nn::normal_(registers_, 0, 1e-6, context.init_generator);
     nn::truncated_normal_(positions_, 0.02, context.init_generator);
     nn::default_uniform_(patches_->weight, patches_->bias, context.init_generator);
     for (auto* linear : nn::layers_of<nn::Linear>(*this)) {
@@ -201,10 +223,20 @@ class Deit : public VisionTransformer {
 }  // namespace
 
 void add_vit(ModelRegistry& registry) {
-  add_model<Vit, VitOptions>(registry, "vit_b_16", "torchvision's vit_b_16, 86.6 million parameters.",
-                             VitDesign{.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072});
-  add_model<Deit, DeitOptions>(registry, "vit_s_16", "timm's vit_small_patch16_224, 22.1 million parameters.",
-                               VitDesign{.num_layers = 12, .num_heads = 6, .num_features = 384, .hidden = 1536});
+  add_model<Vit, VitOptions<16>>(registry, "vit_b_16", "torchvision's vit_b_16, 86.6 million parameters.",
+                                 VitDesign{.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072});
+  const VitDesign small{.num_layers = 12, .num_heads = 6, .num_features = 384, .hidden = 1536};
+  add_model<Deit<16>, DeitOptions<16>>(registry, "vit_s_16", "timm's vit_small_patch16_224, 22.1 million parameters.", small);
+  VitDesign design = small;
+  design.has_layer_scale = true;
+  const auto add_dinov2 = [&](const char* name, const char* doc) { add_model<Deit<14>, DeitOptions<14>>(registry, name, doc, design); };
+  add_dinov2("dinov2_s_14", "timm's vit_small_patch14_dinov2, 21.7 million parameters.");
+  design.num_registers = 4;
+  add_dinov2("dinov2_reg4_s_14", "timm's vit_small_patch14_reg4_dinov2, 21.7 million parameters.");
+  design = {.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072, .has_layer_scale = true};
+  add_dinov2("dinov2_b_14", "timm's vit_base_patch14_dinov2, 85.8 million parameters.");
+  design.num_registers = 4;
+  add_dinov2("dinov2_reg4_b_14", "timm's vit_base_patch14_reg4_dinov2, 85.8 million parameters.");
 }
 
 }  // namespace trainer::models

@@ -105,7 +105,8 @@ class FeatureMapModel : public BackboneModel {
   using BackboneModel::BackboneModel;
 
   torch::Tensor forward_features(const torch::Tensor& x) override { return pool_maps(forward_maps(x)); }
-  // The last maps, [N, C, h, w]; or tokens, [N, 1 + h·h, C]: one of the class, then those of the patches of a square image, row by row.
+  // The last maps, [N, C, h, w]; or tokens, [N, n + h·h, C]: one of the class and a few others, then those of the patches of a square
+  // image, row by row; n < 2h.
   virtual torch::Tensor forward_maps(const torch::Tensor& x) = 0;
   // The features for the result of forward_maps(): the mean of each map.
   virtual torch::Tensor pool_maps(const torch::Tensor& maps) { return at::adaptive_avg_pool2d(maps, {1, 1}).flatten(1); }

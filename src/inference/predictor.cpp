@@ -120,8 +120,10 @@ torch::Tensor Predictor::heatmaps(const torch::Tensor& images, std::span<const i
   auto gradients = torch::autograd::grad({scores.sum()}, {maps}).front();
   const torch::NoGradGuard no_gradients;
   if (maps.dim() == 3) {
-    const auto side = std::lround(std::sqrt(static_cast<double>(maps.size(1) - 1)));
-    const auto patches = [&](const torch::Tensor& tokens) { return tokens.slice(1, 1).transpose(1, 2).unflatten(2, {side, side}); };
+    const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(maps.size(1) - 1)));
+    const auto patches = [&](const torch::Tensor& tokens) {
+      return tokens.slice(1, tokens.size(1) - side * side).transpose(1, 2).unflatten(2, {side, side});
+    };
     gradients = patches(gradients);
     maps = patches(maps);
   }

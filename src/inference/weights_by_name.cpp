@@ -298,8 +298,11 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
     head.push_back(misfit.name);
     return true;
   });
+  const auto prefix = head_of(model) + '.';
+  const bool has_no_head = std::erase_if(found.missing, [&](const std::string& name) { return name.starts_with(prefix); }) > 0;
   require_equal(found, "choose the model and the options for which the file was made");
   InitReport report{.text = copy_fitting(found) + rows, .warning = {}};
+  if (has_no_head) report.text += fmt::format("; the last layer ({}) starts with random values, because the file has none", head_of(model));
   if (!head.empty()) {
     report.text += fmt::format(
         "; the last layer ({}) starts with random values, because it has {} outputs in this experiment and another number in the file",

@@ -39,7 +39,7 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names = {});
 
 // Like init_model() without `strict`, but throws CheckpointError if any entry is missing, unexpected or does not fit. Only the last layer
-// may have another number of outputs in the file; it then keeps its initial values, except for rows loaded by class name.
+// may be missing, or have another number of outputs in the file; it then keeps its initial values, except for rows loaded by class name.
 InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
                              const std::vector<std::string>& class_names = {});
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -84,9 +85,11 @@ bool is_folder(const std::string& weights) {
 WeightsFolder read_weights_folder(const std::string& folder, const std::string& model) {
   const fs::path path = expand_path(folder);
   const auto refuse = [&](const std::string& what) { throw UsageError(fmt::format("{}: {}", path.string(), what)); };
-  if (!fs::is_directory(path)) refuse("there is no such folder; check the path");
+  std::error_code none;  // a file that cannot be examined is not there
+  if (!fs::is_directory(path, none)) refuse("there is no such folder; check the path");
   const auto config_file = path / "config.json";
-  if (!fs::is_regular_file(config_file)) refuse("has no config.json; give the folder of a network of timm, as the Hugging Face Hub has it");
+  if (!fs::is_regular_file(config_file, none))
+    refuse("has no config.json; give the folder of a network of timm, as the Hugging Face Hub has it");
   constexpr size_t kMostBytes = 1 << 20;
   const auto config = nlohmann::json::parse(read_file_or_pipe(config_file, kMostBytes), nullptr, /*allow_exceptions=*/false);
   const auto text_of = [](const nlohmann::json& object, const char* key) {
@@ -100,8 +103,8 @@ WeightsFolder read_weights_folder(const std::string& folder, const std::string& 
     refuse(fmt::format("its weights are those of timm's {}, but {} is timm's {}; choose the network of these weights",
                        printable(architecture), model, expected));
   WeightsFolder result{.file = path / "model.safetensors"};
-  if (!fs::exists(result.file)) result.file = path / "pytorch_model.bin";
-  if (!fs::exists(result.file)) refuse("has neither model.safetensors nor pytorch_model.bin; download one of them into it");
+  if (!fs::exists(result.file, none)) result.file = path / "pytorch_model.bin";
+  if (!fs::exists(result.file, none)) refuse("has neither model.safetensors nor pytorch_model.bin; download one of them into it");
   auto trained = config.value("pretrained_cfg", nlohmann::json::object());
   if (!trained.is_object()) trained = nlohmann::json::object();
   result.license = text_of(trained, "license");
@@ -195,6 +198,32 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   return target;
 }
 
+namespace {
+
+// The positions of the patches of a square image, [1, n + h·h, features], resized to `num_tokens` as by timm's resample_abs_pos_embed();
+// the positions of the first n tokens stay.
+torch::Tensor resize_positions(const torch::Tensor& positions, int64_t num_tokens) {
+  const auto side_of = [](int64_t count) { return static_cast<int64_t>(std::sqrt(static_cast<double>(count))); };
+  const auto from = side_of(positions.size(1));
+  const auto to = side_of(num_tokens);
+  const auto num_first = positions.size(1) - from * from;
+  const auto patches = positions.slice(1, num_first).to(torch::kFloat32).unflatten(1, {from, from}).permute({0, 3, 1, 2});
+  const auto resized = at::_upsample_bicubic2d_aa(patches, {to, to}, /*align_corners=*/false, std::nullopt, std::nullopt);
+  return at::cat({positions.slice(1, 0, num_first), resized.flatten(2).transpose(1, 2).to(positions.dtype())}, 1);
+}
+
+// An entry of a file, in the shape of the entry of the network. timm has some values in other shapes, and vision transformers may have been
+// trained on images of another size.
+torch::Tensor in_shape(const torch::Tensor& tensor, const std::string& name, const std::vector<int64_t>& shape) {
+  if (tensor.numel() == c10::multiply_integers(shape)) return tensor.reshape(shape);
+  const bool has_positions = name.ends_with("pos_embed") || name.ends_with("pos_embedding");
+  if (!has_positions || !tensor.is_floating_point() || tensor.dim() != 3 || tensor.size(0) != 1 || tensor.size(1) < 1) return tensor;
+  const auto resized = resize_positions(tensor, shape[1]);
+  return resized.sizes().equals(shape) ? resized : tensor;
+}
+
+}  // namespace
+
 inference::InitReport load_published_weights(const fs::path& file, const std::string& model_name, models::Model& model,
                                              const std::vector<std::string>& class_names) {
   const auto tree = checkpoint::load(file);
@@ -211,10 +240,8 @@ inference::InitReport load_published_weights(const fs::path& file, const std::st
       throw CheckpointError(fmt::format("{}: two of its entries are {}; give a file of one network", file.string(), printable(current)));
     const auto* tensor = std::get_if<torch::Tensor>(&item.value.value());
     const auto shape = shapes.find(current);
-    // timm has some values in tensors of another shape.
-    const bool has_other_shape =
-        current != name && tensor != nullptr && shape != shapes.end() && tensor->numel() == c10::multiply_integers(shape->second);
-    renamed.add(current, has_other_shape ? state::Tree(tensor->reshape(shape->second)) : item.value);
+    const bool may_differ = tensor != nullptr && shape != shapes.end() && models::timm_name_of(model_name) != nullptr;
+    renamed.add(current, may_differ ? state::Tree(in_shape(*tensor, current, shape->second)) : item.value);
   }
   return inference::init_all_but_head(renamed, file.string(), model, class_names);
 }

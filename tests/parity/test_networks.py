@@ -1,4 +1,4 @@
-"""Networks with torchvision's names, and timm's vit_small_patch16_224, have initial values of the same distributions, and compute the same
+"""Networks with torchvision's names, and timm's vision transformers, have initial values of the same distributions, and compute the same
 outputs, gradients and running statistics in float64 from the same state_dict. The program parity_networks is in the folder of
 TRAINER_BINARY."""
 
@@ -24,10 +24,9 @@ NETWORKS = {
     "densenet121": ("", {}), "densenet169": ("", {}), "regnet_y_400mf": ("", {}), "regnet_y_800mf": ("", {}),
     "regnet_y_1_6gf": ("", {}), "shufflenet_v2_x1_0": ("", {}), "squeezenet1_1": ("dropout: 0", {"dropout": 0.0}),
     "vit_b_16": ("image_size: 32", {"image_size": 32}), "vit_s_16": ("image_size: 32", {"img_size": 32}),
+    "dinov2_s_14": ("image_size: 28", {"img_size": 28}), "dinov2_reg4_s_14": ("image_size: 28", {"img_size": 28}),
 }
-TIMM = {"vit_s_16": "vit_small_patch16_224"}
-# Height and width of the images.
-SIZE = 32
+TIMM = {"vit_s_16": "vit_small_patch16_224", "dinov2_s_14": "vit_small_patch14_dinov2", "dinov2_reg4_s_14": "vit_small_patch14_reg4_dinov2"}
 TOLERANCE = 1e-10
 torch.set_num_threads(1)
 
@@ -50,7 +49,8 @@ class NetworksTest(unittest.TestCase):
         if name == "vit_b_16":
             torch.nn.init.normal_(network.heads.head.weight, std=0.1)
         state = {key: value.clone() for key, value in network.state_dict().items()}
-        images, weights = torch.randn(3, 3, SIZE, SIZE, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
+        size = arguments.get("img_size", 32)
+        images, weights = torch.randn(3, 3, size, size, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
         with tempfile.TemporaryDirectory() as folder:
             torch.save({"state": state, "images": images, "weights": weights}, f"{folder}/in.pt")
             run = subprocess.run([PROGRAM, name, f"num_classes: 7, {keys}", f"{folder}/in.pt", f"{folder}/out.pt"], capture_output=True, text=True,

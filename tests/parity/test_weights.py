@@ -12,6 +12,7 @@ import unittest
 import safetensors.torch
 import timm
 import timm.data
+import timm.layers
 import timm.models._hub
 import torch
 import torchvision
@@ -83,7 +84,8 @@ class WeightsTest(FolderCase):
             Image.fromarray(smooth.mul(255).byte().permute(1, 2, 0).contiguous().numpy()).save(images[-1])
         for name, theirs in (("resnet18", "resnet18"), ("resnext50_32x4d", "resnext50_32x4d"), ("mobilenet_v2", "mobilenetv2_100"), ("efficientnet_b0", "efficientnet_b0"),
                              ("regnet_y_400mf", "regnety_004"), ("convnext_tiny", "convnext_tiny"), ("vit_b_16", "vit_base_patch16_224"),
-                             ("vit_s_16", "vit_small_patch16_224"), ("densenet121", "densenet121")):
+                             ("vit_s_16", "vit_small_patch16_224"), ("densenet121", "densenet121"), ("dinov2_s_14", "vit_small_patch14_dinov2"),
+                             ("dinov2_reg4_s_14", "vit_small_patch14_reg4_dinov2")):
             with self.subTest(name):
                 network = timm.create_model(theirs, num_classes=3).eval()
                 for buffer_name, buffer in network.named_buffers():
@@ -108,7 +110,15 @@ class WeightsTest(FolderCase):
                 self.assertIn(f"license of these weights: {network.pretrained_cfg['license']}", run.err)
                 lines = self.ran("predict", "--checkpoint", self.folder / name, "--json", *images).out.splitlines()
                 found = [[entry["probability"] for entry in sorted(json.loads(line)["classes"], key=lambda entry: entry["label"])] for line in lines]
-                transform = timm.data.create_transform(**timm.data.resolve_data_config(network.pretrained_cfg))
+                settings = timm.data.resolve_data_config(network.pretrained_cfg)
+                if name.startswith("dinov2"):
+                    # Trained on images of 518 pixels; the program's default is 224.
+                    state = network.state_dict()
+                    state["pos_embed"] = timm.layers.resample_abs_pos_embed(state["pos_embed"], [16, 16], num_prefix_tokens=0 if "reg4" in name else 1)
+                    network = timm.create_model(theirs, num_classes=3, img_size=224).eval()
+                    network.load_state_dict(state)
+                    settings["input_size"] = (3, 224, 224)
+                transform = timm.data.create_transform(**settings)
                 with torch.no_grad():
                     expected = network(torch.stack([transform(Image.open(image)) for image in images])).softmax(1)
                 torch.testing.assert_close(torch.tensor(found), expected.double(), rtol=0, atol=1e-5, check_dtype=False)

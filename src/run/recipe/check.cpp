@@ -275,7 +275,13 @@ void check_event_command(const config::Experiment& experiment, config::Findings&
 
 void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
-  const auto images = run::images_of_weights(experiment.model.component.name, experiment.model.weights);
+  auto images = run::images_of_weights(experiment.model.component.name, experiment.model.weights);
+  const auto* model = dynamic_cast<const models::ModelOptions*>(experiment.model.component.options.get());
+  if (images && model != nullptr && model->input_shape().back() > 0) {
+    const auto size = model->input_shape().back();
+    images->resize = images->resize * size / images->crop;
+    images->crop = size;
+  }
   const bool takes_transforms_of_weights =
       images && factory.info.is_image && factory.info.shape.front() == 3 && !factory.info.decoding.has_float_pixels();
   const auto defaults = takes_transforms_of_weights ? transforms_of(*images) : factory.default_transforms;
