@@ -1,4 +1,4 @@
-"""Heat maps equal Grad-CAM of the Python networks with the same weights, and those of pytorch-grad-cam 1.5 where it is installed.
+"""Heat maps equal Grad-CAM of the Python networks with the same weights, and those of pytorch-grad-cam 1.5.7 where it is installed.
 TRAINER_BINARY is the program, with libtrainer_predict in its folder; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import ctypes
