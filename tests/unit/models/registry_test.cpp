@@ -29,8 +29,9 @@ constexpr const char* kEveryLayer =
 
 // Options that make the network small enough for a unit test, if it has them; defaults for all others.
 std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
-  const std::map<std::string, std::string> light = {{"head", "cifar"},  {"depth", "10"},      {"width", "2"},
-                                                    {"dropout", "0.3"}, {"image_size", "32"}, {"layers", kEveryLayer}};
+  const char* image_size = name.starts_with("dinov2") ? "28" : "32";  // a multiple of the size of a patch
+  const std::map<std::string, std::string> light = {{"head", "cifar"},          {"depth", "10"},        {"width", "2"}, {"dropout", "0.3"},
+                                                    {"image_size", image_size}, {"layers", kEveryLayer}};
   std::string options;
   const auto defaults = model_registry().configure(name);
   const SectionKeys section(*defaults.options);
@@ -139,7 +140,7 @@ std::vector<torch::Tensor> results_of(Model& model) {
 TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   // Deeper networks amplify roundings more, so they are skipped.
   for (const char* name : {"resnet101", "resnet152", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_lite1",
-                           "efficientnet_lite2", "densenet169", "convnext_small"}) {
+                           "efficientnet_lite2", "densenet169", "convnext_small", "dinov2_b_14", "dinov2_reg4_b_14"}) {
     if (GetParam() == name) GTEST_SKIP() << "has the layers of a smaller network, more often";
   }
   const auto expected = results_of(*build_light(GetParam()));
