@@ -308,7 +308,7 @@ void write_embeddings(const fs::path& file, const std::vector<std::vector<float>
 class HeatmapFolder {
  public:
   // Makes the folder. Throws UsageError if it exists and is not empty.
-  explicit HeatmapFolder(fs::path folder) : folder_(std::move(folder)) {
+  HeatmapFolder(fs::path folder, ImageAsSeen image) : folder_(std::move(folder)), image_(std::move(image)) {
     std::error_code error;
     fs::create_directories(folder_, error);
     if (!error && fs::is_empty(folder_, error)) return;
@@ -318,18 +318,19 @@ class HeatmapFolder {
   }
 
   // Returns the path of the picture, which has the name of the image; images of one name get numbers.
-  fs::path write(ImageAsSeen& image, const std::string& file, std::span<const float> heatmap) {
+  fs::path write(const std::string& file, std::span<const float> heatmap) {
     const auto stem = fs::path(file).stem().string();
     auto path = folder_ / (stem + ".png");
     for (int number = 2; !paths_.insert(path).second; ++number) path = folder_ / fmt::format("{}_{}.png", stem, number);
-    std::vector<float> values(3 * heatmap.size());
-    image.read(file, values.data());
-    data::write_image_file(path, draw_heatmap(image.shape(), values, heatmap));
+    std::vector<float> values(static_cast<size_t>(c10::multiply_integers(image_.shape())));
+    image_.read(file, values.data());
+    data::write_image_file(path, draw_heatmap(image_.shape(), values, heatmap));
     return path;
   }
 
  private:
   fs::path folder_;
+  ImageAsSeen image_;
   std::set<fs::path> paths_;
 };
 
@@ -338,7 +339,7 @@ struct GridImage {
   std::string caption;
 };
 
-void save_grid(const fs::path& output, const std::vector<GridImage>& images, ImageAsSeen& reader) {
+void save_grid(const fs::path& output, const std::vector<GridImage>& images, ImageAsSeen reader) {
   if (images.empty()) return;
   const auto read = [&](int64_t i, float* out) {
     const auto& image = images[static_cast<size_t>(i)];
@@ -381,11 +382,10 @@ ExitCode predict(const std::vector<std::string>& args) {
       throw UsageError("--embeddings: this network does not separate its features from its last layer; remove this option");
     }
   }
-  ImageAsSeen as_seen(context.experiment(), predictor);
   std::optional<HeatmapFolder> heatmaps;
   if (!arguments.heatmaps.empty()) {
     if (!predictor.has_maps()) throw UsageError("--heatmap: this network does not provide maps of the image; remove this option");
-    heatmaps.emplace(arguments.heatmaps);
+    heatmaps.emplace(arguments.heatmaps, ImageAsSeen(context.experiment(), predictor));
   }
   const auto kind = predictor.operating_point().kind;
   // A multi_label network shows all classes of the image by default.
@@ -405,7 +405,7 @@ ExitCode predict(const std::vector<std::string>& args) {
     for (size_t i = 0; i < part.size(); ++i) {
       const auto& prediction = predictions[i];
       fs::path heatmap;
-      if (heatmaps && prediction.problem.empty()) heatmap = heatmaps->write(as_seen, part[i], prediction.heatmap);
+      if (heatmaps && prediction.problem.empty()) heatmap = heatmaps->write(part[i], prediction.heatmap);
       if (!prediction.problem.empty()) {
         problems.push_back(fmt::format("{}: {}", printable_line(part[i]), prediction.problem));
         logger->warn("{}", problems.back());
@@ -419,7 +419,7 @@ ExitCode predict(const std::vector<std::string>& args) {
     flush_standard_output();
   }
   if (!arguments.embeddings.empty()) write_embeddings(arguments.embeddings, embeddings);
-  if (!arguments.grid.empty()) save_grid(arguments.grid, grid, as_seen);
+  if (!arguments.grid.empty()) save_grid(arguments.grid, grid, ImageAsSeen(context.experiment(), predictor));
   if (problems.empty()) return ExitCode::kDone;
   throw DataError(fmt::format("{} cannot be used, for the reasons above; {}", counted(problems.size(), "path"),
                               num_classified > 0 ? "all others were classified" : "no image was classified"));

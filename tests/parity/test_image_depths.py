@@ -293,6 +293,13 @@ class ImageDepthsTest(FolderCase):
         self.assertEqual(grid.out.count("00.png"), 1)
         self.ran("report", self.run_dir, "--output", self.folder / "report.html")
 
+    def test_heat_maps_of_many_channels(self):
+        self.ran("--config", self.configured([(".npy", RNG.normal(size=(9, 8, 500)).astype(np.float32)) for _ in range(6)]), "--run-dir", self.run_dir,
+                 "model={name: layers, layers: [conv_norm: {channels: 4}, global_avg_pool, linear]}")
+        self.ran("predict", "--checkpoint", self.run_dir, "--heatmap", self.folder / "heat", self.folder / "data" / "a")
+        with Image.open(self.folder / "heat" / "00.png") as picture:
+            self.assertEqual(picture.size, (144, 144))
+
     def test_init_proposes_the_mode_and_measures(self):
         values = RNG.integers(1000, 4096, (12, 70, 90), dtype=np.uint16)
         self.configured([(".png", Image.fromarray(image)) for image in values])
