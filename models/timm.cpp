@@ -12,34 +12,36 @@ namespace trainer::models {
 namespace {
 
 // A network and timm's name of it. Networks that compute something else in timm, because of another eps, padding or width, are not here.
-constexpr auto kNetworks = std::to_array<std::pair<std::string_view, const char*>>({{"resnet18", "resnet18"},
-                                                                                    {"resnet34", "resnet34"},
-                                                                                    {"resnet50", "resnet50"},
-                                                                                    {"resnet101", "resnet101"},
-                                                                                    {"resnet152", "resnet152"},
-                                                                                    {"resnext50_32x4d", "resnext50_32x4d"},
-                                                                                    {"wide_resnet50_2", "wide_resnet50_2"},
-                                                                                    {"vgg11_bn", "vgg11_bn"},
-                                                                                    {"vgg13_bn", "vgg13_bn"},
-                                                                                    {"vgg16_bn", "vgg16_bn"},
-                                                                                    {"vgg19_bn", "vgg19_bn"},
-                                                                                    {"mobilenet_v2", "mobilenetv2_100"},
-                                                                                    {"efficientnet_b0", "efficientnet_b0"},
-                                                                                    {"efficientnet_b1", "efficientnet_b1"},
-                                                                                    {"efficientnet_b2", "efficientnet_b2"},
-                                                                                    {"efficientnet_b3", "efficientnet_b3"},
-                                                                                    {"regnet_y_400mf", "regnety_004"},
-                                                                                    {"regnet_y_1_6gf", "regnety_016"},
-                                                                                    {"convnext_tiny", "convnext_tiny"},
-                                                                                    {"convnext_small", "convnext_small"},
-                                                                                    {"vit_b_16", "vit_base_patch16_224"},
-                                                                                    {"vit_s_16", "vit_small_patch16_224"},
-                                                                                    {"dinov2_s_14", "vit_small_patch14_dinov2"},
-                                                                                    {"dinov2_b_14", "vit_base_patch14_dinov2"},
-                                                                                    {"dinov2_reg4_s_14", "vit_small_patch14_reg4_dinov2"},
-                                                                                    {"dinov2_reg4_b_14", "vit_base_patch14_reg4_dinov2"},
-                                                                                    {"densenet121", "densenet121"},
-                                                                                    {"densenet169", "densenet169"}});
+constexpr auto kNetworks = std::to_array<std::pair<std::string_view, const char*>>({
+    {"resnet18", "resnet18"},
+    {"resnet34", "resnet34"},
+    {"resnet50", "resnet50"},
+    {"resnet101", "resnet101"},
+    {"resnet152", "resnet152"},
+    {"resnext50_32x4d", "resnext50_32x4d"},
+    {"wide_resnet50_2", "wide_resnet50_2"},
+    {"vgg11_bn", "vgg11_bn"},
+    {"vgg13_bn", "vgg13_bn"},
+    {"vgg16_bn", "vgg16_bn"},
+    {"vgg19_bn", "vgg19_bn"},
+    {"mobilenet_v2", "mobilenetv2_100"},
+    {"efficientnet_b0", "efficientnet_b0"},
+    {"efficientnet_b1", "efficientnet_b1"},
+    {"efficientnet_b2", "efficientnet_b2"},
+    {"efficientnet_b3", "efficientnet_b3"},
+    {"regnet_y_400mf", "regnety_004"},
+    {"regnet_y_1_6gf", "regnety_016"},
+    {"convnext_tiny", "convnext_tiny"},
+    {"convnext_small", "convnext_small"},
+    {"vit_b_16", "vit_base_patch16_224"},
+    {"vit_s_16", "vit_small_patch16_224"},
+    {"dinov2_s_14", "vit_small_patch14_dinov2"},
+    {"dinov2_b_14", "vit_base_patch14_dinov2"},
+    {"dinov2_reg4_s_14", "vit_small_patch14_reg4_dinov2"},
+    {"dinov2_reg4_b_14", "vit_base_patch14_reg4_dinov2"},
+    {"densenet121", "densenet121"},
+    {"densenet169", "densenet169"},
+});
 
 // Replacements that are made one after another.
 class Rules {
@@ -134,18 +136,15 @@ std::string name_in_efficientnet(const std::string& name) {
 std::string name_in_mobilenet_v2(const std::string& name) {
   constexpr std::array<int, 7> kFirstBlocks = {1, 2, 4, 7, 11, 14, 17};
   static const Rules kHead = {{"^features\\.8", "features.18"}};
-  static const Rules kProjections = {{"^2\\.0|^3\\.0", "p"}, {"^2\\.1|^3\\.1", "n"}};
+  // The convolution and the normalisation of a projection are layers of the block itself.
+  static const Rules kProjection = {{"^2\\.0", "1"}, {"^2\\.1", "2"}, {"^3\\.0", "2"}, {"^3\\.1", "3"}};
   static const std::regex kBlock(R"(features\.([1-7])\.(\d{1,3})\.block\.(.*))");
   const auto as_efficientnet = name_in_efficientnet(name);
   std::smatch found;
   if (as_efficientnet == name) return name;
   if (!std::regex_match(as_efficientnet, found, kBlock)) return kHead.apply(as_efficientnet);
   const auto stage = static_cast<size_t>(std::stoi(found[1]) - 1);
-  auto layer = kProjections.apply(found[3]);
-  // The convolution and the normalisation of a projection are layers of the block itself.
-  const int projection = stage == 0 ? 1 : 2;
-  if (layer.front() == 'p' || layer.front() == 'n') layer.replace(0, 1, std::to_string(layer.front() == 'p' ? projection : projection + 1));
-  return "features." + std::to_string(kFirstBlocks.at(stage) + std::stoi(found[2])) + ".conv." + layer;
+  return "features." + std::to_string(kFirstBlocks.at(stage) + std::stoi(found[2])) + ".conv." + kProjection.apply(found[3]);
 }
 
 }  // namespace

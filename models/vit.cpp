@@ -165,10 +165,12 @@ class DeitBlock : public torch::nn::Module {
     dropout_ = register_module("drop", std::make_shared<nn::Dropout>(dropout, context.dropout_generator));
     if (design.has_layer_scale) {
       constexpr double kFirstScale = 1e-5;
-      for (auto* scale : {&scale1_, &scale2_}) {
-        auto holder = register_module(scale == &scale1_ ? "ls1" : "ls2", std::make_shared<torch::nn::Module>());
-        *scale = holder->register_parameter("gamma", torch::full({features}, kFirstScale));
-      }
+      const auto make_scale = [&](const char* name) {
+        auto holder = register_module(name, std::make_shared<torch::nn::Module>());
+        return holder->register_parameter("gamma", torch::full({features}, kFirstScale));
+      };
+      scale1_ = make_scale("ls1");
+      scale2_ = make_scale("ls2");
     }
     drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
   }

@@ -399,14 +399,13 @@ recipe::Recipe recipe_of(RankContext& context) {
     const auto& section = experiment.model;
     if (section.weights.empty()) return;
     const auto& name = section.component.name;
-    if (run::is_folder(section.weights)) {
-      const auto folder = run::read_weights_folder(section.weights, name);
-      logger.info("{}", run::load_published_weights(folder.file, name, model, info.class_names).text);
-      logger.info("license of these weights: {}", folder.license.empty() ? "not stated in config.json" : printable(folder.license));
-      return;
-    }
-    const auto file = run::fetch_weights(run::weights_source(name, section.weights, section.weights_mirror), logger);
+    std::optional<run::WeightsFolder> folder;
+    if (run::is_folder(section.weights)) folder = run::read_weights_folder(section.weights, name);
+    const auto file =
+        folder ? folder->file : run::fetch_weights(run::weights_source(name, section.weights, section.weights_mirror), logger);
     logger.info("{}", run::load_published_weights(file, name, model, info.class_names).text);
+    if (!folder) return;
+    logger.info("license of these weights: {}", folder->license.empty() ? "not stated in config.json" : printable(folder->license));
   };
   if (experiment.training.cache_features) {
     recipe.cache_features = [&context](engine::Network& network, engine::Data images, const recipe::Recipe::MakeData& make_data) {
